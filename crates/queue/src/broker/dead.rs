@@ -9,7 +9,7 @@ use std::time::Duration;
 use gpuvitals_log::Place;
 
 use super::env::Phase;
-use super::facts::What;
+use super::facts::TopicChange;
 use super::given_up::GivenUp;
 use super::group::{Group, UnsettledState};
 use super::shelf::Shelf;
@@ -222,7 +222,7 @@ impl Broker {
             && let Some(topic) = self.topics.get_mut(id.0)
         {
             for (offset, _) in &ids {
-                topic.change(&mut self.env, What::Dropped { offset: *offset });
+                topic.change(&mut self.env, TopicChange::Dropped { offset: *offset });
             }
         }
         Ok(ids.len())

@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use gpuvitals_log::Place;
 
-use super::entries::Held;
+use super::entries::HeldFrame;
 use super::env::Phase;
-use super::facts::{Fact, What};
+use super::facts::{Fact, TopicChange};
 use super::terms::{ConsumerId, DeliveryId, GroupId, Receipt, TopicId};
 use super::topic::forget_producers;
 use super::{Broker, Wake};
@@ -100,7 +100,7 @@ impl Broker {
             let seats = (topic.shelf.id, Arc::clone(&group));
             self.seats.retain(|_, seat| *seat != seats);
             // It has never been: what it wanted is there as it was before.
-            return topic.change(&mut self.env, What::GroupEnded { group, end: 0 });
+            return topic.change(&mut self.env, TopicChange::GroupEnded { group, end: 0 });
         }
     }
 
@@ -192,7 +192,7 @@ impl Broker {
             let topics = &self.topics;
             let is_cached = |topic: TopicId, offset: u64| {
                 let entry = topics.get(topic.0).and_then(|topic| topic.shelf.entries.get(offset));
-                entry.as_ref().is_some_and(Held::is_cached)
+                entry.as_ref().is_some_and(HeldFrame::is_cached)
             };
             self.cached.retain(|(topic, frames)| frames.clone().any(|offset| is_cached(*topic, offset)));
         }

@@ -20,7 +20,7 @@ const TIDIED_AT: usize = 16;
 
 /// A frame that is held: in memory, on disk, or both.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Held {
+pub(super) struct HeldFrame {
     /// Where the log has it.
     pub(super) place: Option<Place>,
     /// Its record is damaged, so that nothing is lost with its segment.
@@ -34,7 +34,7 @@ pub(super) struct Held {
     pub(super) published_at: Millis,
 }
 
-impl Held {
+impl HeldFrame {
     /// Whether it takes memory that it could do without.
     pub(super) fn is_cached(&self) -> bool {
         self.is_loaded && self.place.is_some()
@@ -48,7 +48,7 @@ impl Held {
 
 /// A frame that is to be held.
 #[derive(Debug)]
-pub(super) struct Entry {
+pub(super) struct FrameEntry {
     /// The frame, if it is in memory.
     pub(super) frame: Option<Arc<Frame>>,
     pub(super) place: Option<Place>,
@@ -67,7 +67,7 @@ enum Body {
 
 /// What is kept of each frame: 24 bytes.
 #[derive(Debug)]
-struct Slot {
+struct FrameSlot {
     published_at: Millis,
     count: u32,
     /// A frame of 4 GiB or more, which no protocol carries, counts as one of that size.
@@ -83,7 +83,7 @@ struct Slot {
 #[derive(Debug, Default)]
 struct Block {
     /// By offset.
-    slots: Vec<Slot>,
+    slots: Vec<FrameSlot>,
     /// Of each slot, or empty while the log has none of them.
     places: Vec<Option<Place>>,
     /// The small frames.
@@ -101,9 +101,9 @@ impl Block {
         self.slots.binary_search_by_key(&index, |slot| slot.index)
     }
 
-    fn held(&self, at: usize) -> Option<Held> {
+    fn held(&self, at: usize) -> Option<HeldFrame> {
         let slot = self.slots.get(at)?;
-        Some(Held {
+        Some(HeldFrame {
             place: self.places.get(at).copied().flatten(),
             is_damaged: slot.is_damaged,
             is_loaded: slot.body != Body::OnDisk,
@@ -113,11 +113,11 @@ impl Block {
         })
     }
 
-    fn insert(&mut self, index: u8, entry: Entry, id: Option<Arc<str>>) {
+    fn insert(&mut self, index: u8, entry: FrameEntry, id: Option<Arc<str>>) {
         let Err(at) = self.find(index) else { return };
         let start = u32::try_from(self.packed.len()).unwrap_or(u32::MAX);
         let body = entry.frame.map_or(Body::OnDisk, |frame| self.take_in(index, frame, id));
-        let slot = Slot {
+        let slot = FrameSlot {
             published_at: entry.published_at,
             count: entry.count,
             cost: u32::try_from(entry.cost).unwrap_or(u32::MAX),
@@ -147,7 +147,7 @@ impl Block {
         Body::Large
     }
 
-    fn remove(&mut self, index: u8) -> Option<Held> {
+    fn remove(&mut self, index: u8) -> Option<HeldFrame> {
         let at = self.find(index).ok()?;
         let held = self.held(at);
         self.slots.remove(at);
@@ -182,9 +182,9 @@ impl Block {
         self.gone = 0;
         let old = std::mem::take(&mut self.packed);
         let old_ids = std::mem::take(&mut self.ids);
-        let is_packed = |slot: &&mut Slot| slot.body == Body::Packed;
-        let frame_of = |slot: &Slot| Packed::first_of(old.get(slot.start as usize..)?);
-        let packed_len = |slot: &Slot| frame_of(slot).map_or(0, |frame| frame.bytes.len());
+        let is_packed = |slot: &&mut FrameSlot| slot.body == Body::Packed;
+        let frame_of = |slot: &FrameSlot| Packed::first_of(old.get(slot.start as usize..)?);
+        let packed_len = |slot: &FrameSlot| frame_of(slot).map_or(0, |frame| frame.bytes.len());
         let len = self.slots.iter().filter(|slot| slot.body == Body::Packed).map(packed_len).sum();
         self.packed = Vec::with_capacity(len);
         for slot in self.slots.iter_mut().filter(is_packed) {
@@ -256,7 +256,7 @@ impl Entries {
         self.len
     }
 
-    pub(super) fn get(&self, offset: u64) -> Option<Held> {
+    pub(super) fn get(&self, offset: u64) -> Option<HeldFrame> {
         let (block, index) = split(offset);
         let block = self.blocks.get(&block)?;
         block.held(block.find(index).ok()?)
@@ -268,7 +268,7 @@ impl Entries {
     }
 
     /// The frames from `start` on, in order.
-    pub(super) fn from(&self, start: u64) -> impl Iterator<Item = (u64, Held)> {
+    pub(super) fn from(&self, start: u64) -> impl Iterator<Item = (u64, HeldFrame)> {
         let (first, index) = split(start);
         self.blocks.range(first..).flat_map(move |(number, block)| {
             let skipped = if *number == first { block.find(index).unwrap_or_else(|at| at) } else { 0 };
@@ -279,7 +279,7 @@ impl Entries {
     }
 
     /// All frames, in order.
-    pub(super) fn iter(&self) -> impl Iterator<Item = (u64, Held)> {
+    pub(super) fn iter(&self) -> impl Iterator<Item = (u64, HeldFrame)> {
         self.from(0)
     }
 
@@ -290,7 +290,7 @@ impl Entries {
     }
 
     /// Holds a frame, unless there is one of that offset. `id` is what the producer of its stamp is known by.
-    pub(super) fn insert(&mut self, offset: u64, entry: Entry, id: Option<Arc<str>>) {
+    pub(super) fn insert(&mut self, offset: u64, entry: FrameEntry, id: Option<Arc<str>>) {
         if self.contains(offset) {
             return;
         }
@@ -305,7 +305,7 @@ impl Entries {
         self.len += 1;
     }
 
-    pub(super) fn remove(&mut self, offset: u64) -> Option<Held> {
+    pub(super) fn remove(&mut self, offset: u64) -> Option<HeldFrame> {
         let (number, index) = split(offset);
         let block = self.blocks.get_mut(&number)?;
         let held = block.remove(index)?;

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use gpuvitals_log::Place;
 
-use super::entries::Held;
-use super::facts::Facts;
+use super::entries::HeldFrame;
+use super::facts::TopicFacts;
 use super::given_up::GivenUp;
 use super::terms::{FrameDurability, GroupId, Wake};
 use crate::config::{QueueConfig, WhenFull};
@@ -43,7 +43,7 @@ pub(super) struct Env {
     pub(super) keeps: bool,
     /// The records of a log are being applied.
     pub(super) reads_log: bool,
-    pub(super) facts: Facts,
+    pub(super) facts: TopicFacts,
     /// Frames that take memory although they are on disk too, and their bytes.
     pub(super) cached_frames: usize,
     pub(super) cached_bytes: u64,
@@ -73,7 +73,7 @@ impl Env {
             wakes: Vec::new(),
             keeps: false,
             reads_log: false,
-            facts: Facts::default(),
+            facts: TopicFacts::default(),
             cached_frames: 0,
             cached_bytes: 0,
             in_segments: BTreeMap::new(),
@@ -131,7 +131,7 @@ impl Env {
     }
 
     /// A frame that was held takes no memory any more.
-    pub(super) fn uncached(&mut self, held: &Held) {
+    pub(super) fn uncached(&mut self, held: &HeldFrame) {
         if held.is_cached() {
             self.cached_frames = self.cached_frames.saturating_sub(1);
             self.cached_bytes = self.cached_bytes.saturating_sub(held.cost);

@@ -15,14 +15,14 @@ pub struct Fact {
     /// The topic.
     pub topic: Arc<str>,
     /// What happened there.
-    pub what: What,
+    pub what: TopicChange,
     /// The group that was made, which has to be on disk before its first members are told that they have joined.
     pub made: Option<GroupId>,
 }
 
 /// What happened to a topic.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum What {
+pub enum TopicChange {
     /// A group was made. An older one of that name has ended.
     GroupMade {
         /// Its name.
@@ -57,15 +57,15 @@ pub enum What {
 
 /// The facts since they were last taken.
 #[derive(Debug, Default)]
-pub(super) struct Facts(Vec<Fact>);
+pub(super) struct TopicFacts(Vec<Fact>);
 
-impl Facts {
+impl TopicFacts {
     /// Notes a fact. Neighbours that a group settles one after the other are one fact.
-    pub(super) fn note(&mut self, topic: &Arc<str>, what: What, made: Option<GroupId>) {
-        if let What::Settled { group, frames } = &what
+    pub(super) fn note(&mut self, topic: &Arc<str>, what: TopicChange, made: Option<GroupId>) {
+        if let TopicChange::Settled { group, frames } = &what
             && let Some(Fact {
                 topic: last_topic,
-                what: What::Settled { group: last_group, frames: last },
+                what: TopicChange::Settled { group: last_group, frames: last },
                 ..
             }) = self.0.last_mut()
             && last.end == frames.start

@@ -16,7 +16,7 @@ use crate::frame::Millis;
 const RECEIVE_BYTES: u64 = 4 << 20;
 
 #[derive(Clone, Copy)]
-enum Next {
+enum NextDelivery {
     /// A frame that failed before: due then, beyond half of the credits or not.
     Again { due: Millis, offset: u64, beyond_half: bool },
     /// A frame at the cursor.
@@ -44,7 +44,7 @@ impl Group {
     }
 
     /// What the consumer is given next and how many messages that is, if its credits allow anything.
-    fn next(&mut self, now: Millis, shelf: &Shelf, id: ConsumerId) -> Option<(Next, u64)> {
+    fn next(&mut self, now: Millis, shelf: &Shelf, id: ConsumerId) -> Option<(NextDelivery, u64)> {
         let member = self.members.get(&id)?;
         let fits = |count: u64| member.in_flight == 0 || member.in_flight + count <= member.max_in_flight;
         let new = shelf.next_from(self.cursor);
@@ -54,12 +54,12 @@ impl Group {
             let beyond_half = (member.redelivered + count).saturating_mul(2) > member.max_in_flight;
             let has_turn = member.redelivered == 0 && (new.is_none() || !member.owes_new);
             if fits(count) && (!beyond_half || has_turn) {
-                return Some((Next::Again { due, offset, beyond_half }, count));
+                return Some((NextDelivery::Again { due, offset, beyond_half }, count));
             }
         }
         let (offset, entry) = new?;
         let count = u64::from(entry.count);
-        fits(count).then_some((Next::New { offset }, count))
+        fits(count).then_some((NextDelivery::New { offset }, count))
     }
 
     fn lease(
@@ -67,7 +67,7 @@ impl Group {
         env: &mut Env,
         shelf: &mut Shelf,
         id: ConsumerId,
-        next: Next,
+        next: NextDelivery,
     ) -> Option<Lent<Delivery>> {
         let member = self.members.get_mut(&id)?;
         let deadline = env.now.after(member.ack_timeout);
@@ -75,10 +75,10 @@ impl Group {
             consumer: id,
             granted_at: env.now,
             deadline,
-            redelivery: matches!(next, Next::Again { .. }),
+            redelivery: matches!(next, NextDelivery::Again { .. }),
         };
         let offset = match next {
-            Next::Again { due, offset, beyond_half } => {
+            NextDelivery::Again { due, offset, beyond_half } => {
                 self.again.remove(&(due, offset));
                 let frame = self.unsettled.get_mut(&offset)?;
                 frame.token += 1;
@@ -89,7 +89,7 @@ impl Group {
                 shelf.ledger.redelivered += frame.count;
                 offset
             }
-            Next::New { offset } => {
+            NextDelivery::New { offset } => {
                 let count = u64::from(shelf.entries.get(offset)?.count);
                 self.cursor = offset + 1;
                 member.owes_new = false;

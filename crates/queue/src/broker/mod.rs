@@ -48,9 +48,9 @@ mod terms;
 mod topic;
 mod whole;
 
-pub use facts::{Fact, What};
+pub use facts::{Fact, TopicChange};
 pub use given_up::GivenUp;
-pub use producers::Seen;
+pub use producers::TakenSequences;
 pub use ranges::Ranges;
 pub use replay::{GroupState, JournalRecord, Restored, TopicState};
 pub use terms::{

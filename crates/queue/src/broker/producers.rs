@@ -10,7 +10,7 @@ const WINDOW: u64 = 128;
 
 /// What is known of a stamp.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Known {
+pub(super) enum StampVerdict {
     /// Nothing: its frame was not taken.
     New,
     /// Its frame was taken before.
@@ -21,7 +21,7 @@ pub(super) enum Known {
 
 /// What was taken from one producer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Seen {
+pub struct TakenSequences {
     /// The highest sequence.
     pub highest: u64,
     /// Bit n: `highest - n` was taken.
@@ -30,7 +30,7 @@ pub struct Seen {
     pub last_at: Millis,
 }
 
-impl Seen {
+impl TakenSequences {
     /// What was taken as either says.
     fn and(self, other: Self) -> Self {
         let (high, low) = if self.highest < other.highest { (other, self) } else { (self, other) };
@@ -44,7 +44,7 @@ impl Seen {
 #[derive(Clone, Debug, Default)]
 pub(super) struct Producers {
     /// By a number that grows with each frame: the longest silent first, whatever the clock does.
-    heard: BTreeMap<u64, (Arc<str>, Seen)>,
+    heard: BTreeMap<u64, (Arc<str>, TakenSequences)>,
     numbers: HashMap<Arc<str>, u64, foldhash::fast::RandomState>,
     next: u64,
 }
@@ -57,7 +57,7 @@ impl PartialEq for Producers {
 
 impl Producers {
     /// Every producer that is remembered, the longest silent first.
-    pub(super) fn iter(&self) -> impl Iterator<Item = (&Arc<str>, Seen)> {
+    pub(super) fn iter(&self) -> impl Iterator<Item = (&Arc<str>, TakenSequences)> {
         self.heard.values().map(|(id, seen)| (id, *seen))
     }
 
@@ -72,7 +72,7 @@ impl Producers {
     }
 
     /// Puts a producer there as the one heard of last.
-    fn insert(&mut self, id: Arc<str>, seen: Seen) {
+    fn insert(&mut self, id: Arc<str>, seen: TakenSequences) {
         let number = self.next;
         self.next += 1;
         if let Some(before) = self.numbers.insert(Arc::clone(&id), number) {
@@ -82,7 +82,7 @@ impl Producers {
     }
 
     /// Merges another window. The producer that sent last comes last.
-    pub(super) fn merge(&mut self, known: Vec<(Arc<str>, Seen)>) {
+    pub(super) fn merge(&mut self, known: Vec<(Arc<str>, TakenSequences)>) {
         let mut own: HashMap<_, _, foldhash::fast::RandomState> =
             std::mem::take(self).heard.into_values().collect();
         let merged = known.into_iter().map(|(id, seen)| {
@@ -97,27 +97,27 @@ impl Producers {
         }
     }
 
-    fn seen(&self, id: &str) -> Option<&(Arc<str>, Seen)> {
+    fn seen(&self, id: &str) -> Option<&(Arc<str>, TakenSequences)> {
         self.heard.get(self.numbers.get(id)?)
     }
 
     /// What is known of this stamp.
-    pub(super) fn known(&self, stamp: &ProducerStamp) -> Known {
-        let Some((_, seen)) = self.seen(&stamp.id) else { return Known::New };
+    pub(super) fn known(&self, stamp: &ProducerStamp) -> StampVerdict {
+        let Some((_, seen)) = self.seen(&stamp.id) else { return StampVerdict::New };
         match seen.highest.checked_sub(stamp.sequence) {
-            Some(age) if age >= WINDOW => Known::TooOld { highest: seen.highest },
-            Some(age) if seen.taken & (1 << age) != 0 => Known::Repeat,
-            Some(_) | None => Known::New,
+            Some(age) if age >= WINDOW => StampVerdict::TooOld { highest: seen.highest },
+            Some(age) if seen.taken & (1 << age) != 0 => StampVerdict::Repeat,
+            Some(_) | None => StampVerdict::New,
         }
     }
 
     /// Remembers that this producer's frame of that sequence was taken. Answers what the producer is known by, to be shared.
     pub(super) fn remember(&mut self, id: &str, sequence: u64, now: Millis) -> Arc<str> {
-        let mut new = Seen { highest: sequence, taken: 1, last_at: now };
+        let mut new = TakenSequences { highest: sequence, taken: 1, last_at: now };
         let mut known_id = None;
         if let Some((known, seen)) = self.seen(id) {
             known_id = Some(Arc::clone(known));
-            new = Seen { last_at: now, ..*seen };
+            new = TakenSequences { last_at: now, ..*seen };
             match seen.highest.checked_sub(sequence) {
                 Some(age) if age < WINDOW => new.taken |= 1 << age,
                 Some(_) => {}
@@ -143,7 +143,7 @@ impl Producers {
 
 #[cfg(test)]
 mod tests {
-    use super::{Known, Millis, ProducerStamp, Producers};
+    use super::{Millis, ProducerStamp, Producers, StampVerdict};
 
     fn stamp(id: &str, sequence: u64) -> ProducerStamp {
         ProducerStamp { id: id.into(), sequence }
@@ -153,22 +153,22 @@ mod tests {
     fn sequences_out_of_order_are_told_apart_and_those_too_old_are_named() {
         let mut producers = Producers::default();
         for sequence in [5, 3, 4, 200, 100] {
-            assert_eq!(producers.known(&stamp("a", sequence)), Known::New, "{sequence}");
+            assert_eq!(producers.known(&stamp("a", sequence)), StampVerdict::New, "{sequence}");
             producers.remember("a", sequence, Millis(0));
         }
-        let too_old = Known::TooOld { highest: 200 };
+        let too_old = StampVerdict::TooOld { highest: 200 };
         for (sequence, known) in [
-            (200, Known::Repeat),
-            (100, Known::Repeat),
-            (101, Known::New),
-            (201, Known::New),
-            (73, Known::New),
+            (200, StampVerdict::Repeat),
+            (100, StampVerdict::Repeat),
+            (101, StampVerdict::New),
+            (201, StampVerdict::New),
+            (73, StampVerdict::New),
             (72, too_old),
             (5, too_old),
         ] {
             assert_eq!(producers.known(&stamp("a", sequence)), known, "{sequence}");
         }
-        assert_eq!(producers.known(&stamp("b", 200)), Known::New);
+        assert_eq!(producers.known(&stamp("b", 200)), StampVerdict::New);
     }
 
     #[test]
@@ -181,7 +181,7 @@ mod tests {
             }
         }
         let known = ["a", "b", "c"].map(|id| producers.known(&stamp(id, 1)));
-        assert_eq!(known, [Known::Repeat, Known::New, Known::Repeat]);
+        assert_eq!(known, [StampVerdict::Repeat, StampVerdict::New, StampVerdict::Repeat]);
         assert_eq!(producers.iter().map(|(id, _)| &**id).collect::<Vec<_>>(), ["a", "c"]);
     }
 }

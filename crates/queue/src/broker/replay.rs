@@ -11,12 +11,12 @@ use std::time::Duration;
 
 use gpuvitals_log::Place;
 
-use super::entries::Entry;
+use super::entries::FrameEntry;
 use super::env::Env;
 use super::facts::Fact;
 use super::group::{Group, Unsettled};
 use super::ledger::Ledger;
-use super::producers::Seen;
+use super::producers::TakenSequences;
 use super::ranges::Ranges;
 use super::topic::{Topic, forget_producers};
 use super::whole::Broker;
@@ -65,7 +65,7 @@ pub enum JournalRecord<'a> {
         /// Their topic.
         topic: Arc<str>,
         /// The producers.
-        seen: Vec<(Arc<str>, Seen)>,
+        seen: Vec<(Arc<str>, TakenSequences)>,
     },
 }
 
@@ -85,7 +85,7 @@ pub struct TopicState {
     /// Its groups.
     pub groups: Vec<GroupState>,
     /// Sequences that were taken from producers, the longest silent first.
-    pub producers: Vec<(Arc<str>, Seen)>,
+    pub producers: Vec<(Arc<str>, TakenSequences)>,
 }
 
 /// A group: what it has not settled are the frames from the cursor on, and some before it.
@@ -128,7 +128,7 @@ impl Broker {
     pub fn apply(&mut self, record: JournalRecord<'_>) {
         match record {
             JournalRecord::Frame { topic, offset, place, count, cost, at, stamp } => {
-                let entry = Entry { frame: None, place: Some(place), count, cost, published_at: at };
+                let entry = FrameEntry { frame: None, place: Some(place), count, cost, published_at: at };
                 self.with_topic(topic, |env, topic| {
                     topic.shelf.next_offset = topic.shelf.next_offset.max(offset.saturating_add(1));
                     topic.shelf.remove(env, offset);

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use gpuvitals_core::quantity::counted;
 use gpuvitals_log::Place;
 
-use super::entries::{Entries, Entry, Held};
+use super::entries::{Entries, FrameEntry, HeldFrame};
 use super::env::Env;
 use super::ledger::Ledger;
 use super::ranges::Ranges;
@@ -111,7 +111,7 @@ impl Shelf {
     }
 
     /// Holds a frame. `id` is what the producer of its stamp is known by.
-    pub(super) fn put(&mut self, env: &mut Env, offset: u64, entry: Entry, id: Option<Arc<str>>) {
+    pub(super) fn put(&mut self, env: &mut Env, offset: u64, entry: FrameEntry, id: Option<Arc<str>>) {
         self.entries.insert(offset, entry, id);
         let Some(held) = self.entries.get(offset) else { return };
         self.messages += u64::from(held.count);
@@ -128,7 +128,7 @@ impl Shelf {
 
     /// Removes a frame, whoever waits for it. While a log is read the frame stays, held for nobody: a later record may
     /// hold it again.
-    pub(super) fn take(&mut self, env: &mut Env, offset: u64) -> Option<Held> {
+    pub(super) fn take(&mut self, env: &mut Env, offset: u64) -> Option<HeldFrame> {
         self.held.remove(&(offset..offset + 1));
         if env.reads_log { None } else { self.remove(env, offset) }
     }
@@ -141,7 +141,7 @@ impl Shelf {
     }
 
     /// Removes what there is of a frame beside that it is held.
-    pub(super) fn remove(&mut self, env: &mut Env, offset: u64) -> Option<Held> {
+    pub(super) fn remove(&mut self, env: &mut Env, offset: u64) -> Option<HeldFrame> {
         let entry = self.entries.remove(offset)?;
         self.messages -= u64::from(entry.count);
         self.bytes -= entry.cost;
@@ -170,7 +170,7 @@ impl Shelf {
 
     /// Lets a frame's memory go, if the bytes are on disk too.
     pub(super) fn let_go(&mut self, env: &mut Env, offset: u64) {
-        if let Some(entry) = self.entries.get(offset).filter(Held::is_cached) {
+        if let Some(entry) = self.entries.get(offset).filter(HeldFrame::is_cached) {
             self.entries.unload(offset);
             env.uncached(&entry);
         }
@@ -204,7 +204,7 @@ impl Shelf {
     }
 
     /// The first frame from `cursor` on.
-    pub(super) fn next_from(&self, cursor: u64) -> Option<(u64, Held)> {
+    pub(super) fn next_from(&self, cursor: u64) -> Option<(u64, HeldFrame)> {
         self.entries.from(cursor).next().filter(|(offset, _)| *offset < self.end())
     }
 

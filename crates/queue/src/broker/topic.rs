@@ -5,11 +5,11 @@ use std::sync::Arc;
 
 use gpuvitals_log::Place;
 
-use super::entries::Entry;
+use super::entries::FrameEntry;
 use super::env::Env;
-use super::facts::What;
+use super::facts::TopicChange;
 use super::group::{Group, NeverDelivered, UnsettledState};
-use super::producers::{Known, Producers};
+use super::producers::{Producers, StampVerdict};
 use super::shelf::{Shelf, UnderWay};
 use super::terms::{
     ConsumerOptions, DeliveryId, FrameDurability, GroupId, PublishError, Receipt, Reserved, Start, TopicId,
@@ -66,9 +66,9 @@ impl Topic {
     fn is_repeat(&self, frame: &Frame) -> Result<bool, PublishError> {
         let Some(stamp) = &frame.producer else { return Ok(false) };
         match self.producers.known(stamp) {
-            Known::New => Ok(false),
-            Known::Repeat => Ok(true),
-            Known::TooOld { highest } => {
+            StampVerdict::New => Ok(false),
+            StampVerdict::Repeat => Ok(true),
+            StampVerdict::TooOld { highest } => {
                 let reason = format!(
                     "sequence {} is too far behind {highest}, the producer's highest, to tell whether the frame was \
                      taken; send it with a new producer id",
@@ -95,7 +95,7 @@ impl Topic {
         self.shelf.ledger.published += messages;
         self.shelf.ledger.published_rate.add(env.now, messages);
         let stamp = frame.producer.clone();
-        let entry = Entry {
+        let entry = FrameEntry {
             place,
             count: frame.count,
             cost: frame.cost_bytes(),
@@ -107,7 +107,7 @@ impl Topic {
     }
 
     /// A frame was published, now or in an earlier life of the queue.
-    pub(super) fn hold(&mut self, env: &mut Env, offset: u64, entry: Entry, stamp: Option<(&str, u64)>) {
+    pub(super) fn hold(&mut self, env: &mut Env, offset: u64, entry: FrameEntry, stamp: Option<(&str, u64)>) {
         let before = self.producers.len();
         let known = stamp.map(|(id, sequence)| self.producers.remember(id, sequence, entry.published_at));
         env.producers += self.producers.len() - before;
@@ -119,7 +119,7 @@ impl Topic {
     }
 
     /// Applies a transition, and notes it where a log keeps the topic.
-    pub(super) fn change(&mut self, env: &mut Env, what: What) {
+    pub(super) fn change(&mut self, env: &mut Env, what: TopicChange) {
         let made = self.apply(env, &what);
         if self.shelf.is_kept {
             env.facts.note(&self.shelf.name, what, made);
@@ -128,9 +128,9 @@ impl Topic {
 
     /// Applies a transition, one that happens now or one that a log has kept. What it says of frames that are not there is
     /// without effect. Answers the group that it made.
-    pub(super) fn apply(&mut self, env: &mut Env, what: &What) -> Option<GroupId> {
+    pub(super) fn apply(&mut self, env: &mut Env, what: &TopicChange) -> Option<GroupId> {
         match what {
-            What::GroupMade { group, life, start, ttl } => {
+            TopicChange::GroupMade { group, life, start, ttl } => {
                 let id = env.take_group_id();
                 let mut made = Group::new(id, Arc::clone(group), *life, *start, *ttl);
                 made.lag = self.shelf.messages_from(*start);
@@ -139,8 +139,8 @@ impl Topic {
                 self.shelf.groups_made = self.shelf.groups_made.max(life.saturating_add(1));
                 return Some(id);
             }
-            What::GroupEnded { group, end } => self.end_group(env, group, *end),
-            What::Settled { group: name, frames } => {
+            TopicChange::GroupEnded { group, end } => self.end_group(env, group, *end),
+            TopicChange::Settled { group: name, frames } => {
                 if !self.groups.contains_key(name) {
                     // A group whose making was lost with damage wants everything that was found: what it had settled, and
                     // what others have, comes again.
@@ -160,7 +160,7 @@ impl Topic {
                     rest.start = offset + 1;
                 }
             }
-            What::Dropped { offset } => {
+            TopicChange::Dropped { offset } => {
                 let count = self.shelf.take(env, *offset).map_or(0, |entry| u64::from(entry.count));
                 for group in self.groups.values_mut() {
                     group.forget(env, *offset, count);
@@ -219,7 +219,7 @@ impl Topic {
 
     /// A group is done with a frame that it was given.
     pub(super) fn settle(&mut self, env: &mut Env, group: &Arc<str>, offset: u64) {
-        self.change(env, What::Settled { group: Arc::clone(group), frames: offset..offset + 1 });
+        self.change(env, TopicChange::Settled { group: Arc::clone(group), frames: offset..offset + 1 });
     }
 
     /// Removes frames from the old end until so much fits, as far as the policy allows. Frames from a time
@@ -232,7 +232,7 @@ impl Topic {
             let Some(offset) = self.gives_way(env) else { return };
             let count = self.shelf.entries.get(offset).map_or(0, |entry| u64::from(entry.count));
             self.shelf.ledger.dropped += count;
-            self.change(env, What::Dropped { offset });
+            self.change(env, TopicChange::Dropped { offset });
         }
     }
 
@@ -252,7 +252,7 @@ impl Topic {
 
     /// Ends a group.
     pub(super) fn end(&mut self, env: &mut Env, group: Arc<str>) {
-        self.change(env, What::GroupEnded { group, end: self.shelf.end() });
+        self.change(env, TopicChange::GroupEnded { group, end: self.shelf.end() });
     }
 
     /// Makes a group.
@@ -262,7 +262,7 @@ impl Topic {
             Start::Newest => self.shelf.next_offset,
         };
         let life = self.shelf.groups_made;
-        self.change(env, What::GroupMade { group: name.into(), life, start, ttl: options.group_ttl });
+        self.change(env, TopicChange::GroupMade { group: name.into(), life, start, ttl: options.group_ttl });
     }
 
     pub(super) fn advance(&mut self, env: &mut Env) {

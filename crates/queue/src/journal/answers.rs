@@ -23,7 +23,7 @@ pub(super) type Publisher = oneshot::Sender<Result<Receipt, PublishError>>;
 pub(super) type Joiner = oneshot::Sender<Result<(), Arc<str>>>;
 
 /// What the log has answered.
-pub(crate) enum Done {
+pub(crate) enum LogAnswer {
     Frame {
         topic: TopicId,
         offset: u64,
@@ -67,12 +67,12 @@ pub(crate) enum Unreadable {
 }
 
 /// Who is to be told what, once the lock is free.
-pub(crate) enum Reply {
+pub(crate) enum JournalReply {
     Published(Publisher, Result<Receipt, PublishError>),
     Joined(Joiner, Result<(), Arc<str>>),
 }
 
-impl Reply {
+impl JournalReply {
     pub(crate) fn send(self) {
         // Who does not wait any more need not be told.
         match self {
@@ -85,7 +85,7 @@ impl Reply {
 /// The log, and its answers that nobody has looked at yet.
 pub(crate) struct Journal {
     pub(crate) log: Log,
-    done: Mutex<Vec<Done>>,
+    done: Mutex<Vec<LogAnswer>>,
     /// What records define that others referred to lately: a record that is large is not read for each of them.
     named: Mutex<VecDeque<(Place, Arc<Defined>)>>,
     pub(crate) config: QueueConfig,
@@ -108,7 +108,7 @@ fn senseless(place: Place) -> LogError {
 pub(crate) type Append<'a> = &'a dyn Fn(u8, Bytes, Durability, Answer);
 
 /// What the log's answer to an append means.
-pub(crate) type Answer = Box<dyn FnOnce(Result<Appended, LogError>) -> Done + Send>;
+pub(crate) type Answer = Box<dyn FnOnce(Result<Appended, LogError>) -> LogAnswer + Send>;
 
 impl Journal {
     pub(crate) fn new(log: Log, config: QueueConfig, directory: Option<Arc<DirectoryLock>>) -> Self {
@@ -122,9 +122,9 @@ impl Journal {
 
     /// Looks whether the directory is in its place; `done` gets the outcome. On a disk of the caller's there is nothing to
     /// look at.
-    pub(crate) fn check(&self, done: impl FnOnce(Done) + Send + 'static) {
+    pub(crate) fn check(&self, done: impl FnOnce(LogAnswer) + Send + 'static) {
         if self.directory.is_some() {
-            self.log.check_with(Box::new(move |outcome| done(Done::Checked(outcome))));
+            self.log.check_with(Box::new(move |outcome| done(LogAnswer::Checked(outcome))));
         }
     }
 
@@ -137,12 +137,12 @@ impl Journal {
     }
 
     /// Keeps an answer until somebody looks.
-    pub(crate) fn note(&self, done: Done) {
+    pub(crate) fn note(&self, done: LogAnswer) {
         self.lock().push(done);
     }
 
     /// The answers since the last look.
-    pub(crate) fn take_done(&self) -> Vec<Done> {
+    pub(crate) fn take_done(&self) -> Vec<LogAnswer> {
         std::mem::take(&mut *self.lock())
     }
 
@@ -150,7 +150,7 @@ impl Journal {
         !self.lock().is_empty()
     }
 
-    fn lock(&self) -> MutexGuard<'_, Vec<Done>> {
+    fn lock(&self) -> MutexGuard<'_, Vec<LogAnswer>> {
         self.done.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -203,7 +203,7 @@ impl Journal {
         if matches!(error, LogError::Damaged { .. } | LogError::Gone { .. }) {
             return Unreadable::Lost(reason);
         }
-        self.note(Done::Unread(reason));
+        self.note(LogAnswer::Unread(reason));
         Unreadable::ForNow
     }
 }

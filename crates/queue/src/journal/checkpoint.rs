@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use super::bytes::{Malformed, Reader, put_len, put_number, put_text, put_ttl};
-use crate::broker::{GroupState, JournalRecord, Ranges, Seen, TopicState};
+use crate::broker::{GroupState, JournalRecord, Ranges, TakenSequences, TopicState};
 
 const VERSION: u8 = 3;
 const TOPIC: u8 = 1;
@@ -106,12 +106,12 @@ fn topic(reader: &mut Reader<'_>, frames_max: u64) -> Result<TopicState, Malform
     Ok(topic)
 }
 
-fn producers(reader: &mut Reader<'_>) -> Result<Vec<(Arc<str>, Seen)>, Malformed> {
+fn producers(reader: &mut Reader<'_>) -> Result<Vec<(Arc<str>, TakenSequences)>, Malformed> {
     let mut producers = Vec::new();
     while !reader.is_empty() {
         let id = reader.text()?;
         let (highest, taken) = (reader.number()?, u128::from_le_bytes(reader.fixed()?));
-        producers.push((id, Seen { highest, taken, last_at: reader.millis()? }));
+        producers.push((id, TakenSequences { highest, taken, last_at: reader.millis()? }));
     }
     Ok(producers)
 }

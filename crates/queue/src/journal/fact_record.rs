@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::bytes::{Malformed, Reader, put_number, put_text, put_ttl};
-use crate::broker::{Fact, What};
+use crate::broker::{Fact, TopicChange};
 
 const VERSION: u8 = 4;
 
@@ -42,22 +42,22 @@ fn put_fact(out: &mut Vec<u8>, Fact { topic, what, .. }: &Fact) {
         }
     };
     match what {
-        What::GroupMade { group, life, start, ttl } => {
+        TopicChange::GroupMade { group, life, start, ttl } => {
             begin(GROUP_MADE, Some(group));
             put_number(out, u64::from(*life));
             put_number(out, *start);
             put_ttl(out, *ttl);
         }
-        What::GroupEnded { group, end } => {
+        TopicChange::GroupEnded { group, end } => {
             begin(GROUP_ENDED, Some(group));
             put_number(out, *end);
         }
-        What::Settled { group, frames } => {
+        TopicChange::Settled { group, frames } => {
             begin(SETTLED, Some(group));
             put_number(out, frames.start);
             put_number(out, frames.end.saturating_sub(frames.start));
         }
-        What::Dropped { offset } => {
+        TopicChange::Dropped { offset } => {
             begin(DROPPED, None);
             put_number(out, *offset);
         }
@@ -84,18 +84,18 @@ pub(super) fn decode_facts(bytes: &[u8]) -> Result<Vec<Fact>, Malformed> {
     Ok(facts)
 }
 
-fn what(tag: u8, reader: &mut Reader<'_>) -> Result<What, Malformed> {
+fn what(tag: u8, reader: &mut Reader<'_>) -> Result<TopicChange, Malformed> {
     Ok(match tag {
         GROUP_MADE => {
             let (group, life) = (reader.text()?, reader.number_u32()?);
-            What::GroupMade { group, life, start: reader.number()?, ttl: reader.ttl()? }
+            TopicChange::GroupMade { group, life, start: reader.number()?, ttl: reader.ttl()? }
         }
-        GROUP_ENDED => What::GroupEnded { group: reader.text()?, end: reader.number()? },
+        GROUP_ENDED => TopicChange::GroupEnded { group: reader.text()?, end: reader.number()? },
         SETTLED => {
             let (group, start, len) = (reader.text()?, reader.number()?, reader.number()?);
-            What::Settled { group, frames: start..start.checked_add(len).ok_or(Malformed::Content)? }
+            TopicChange::Settled { group, frames: start..start.checked_add(len).ok_or(Malformed::Content)? }
         }
-        DROPPED => What::Dropped { offset: reader.number()? },
+        DROPPED => TopicChange::Dropped { offset: reader.number()? },
         _ => return Err(Malformed::Content),
     })
 }

@@ -6,7 +6,7 @@ use bytes::Bytes;
 use gpuvitals_core::quantity::counted;
 use gpuvitals_log::{Appended, Durability, Log, LogError, Place};
 
-use super::answers::{Append, Done, Joiner, Journal, Publisher, Reply};
+use super::answers::{Append, Joiner, Journal, JournalReply, LogAnswer, Publisher};
 use super::checkpoint::encode_state;
 use super::checkpoints::Checkpoints;
 use super::definers::Definers;
@@ -90,25 +90,31 @@ impl Keeper {
         for (record, facts) in encode_facts(&facts, RECORD_LEN_MAX.min(quarter(&journal.config))) {
             let made: Vec<_> = facts.iter().filter_map(|fact| fact.made).collect();
             let durability = if made.is_empty() { Durability::Written } else { Durability::Synced };
-            append(FACTS, record.into(), durability, Box::new(|outcome| Done::Facts { made, outcome }));
+            append(FACTS, record.into(), durability, Box::new(|outcome| LogAnswer::Facts { made, outcome }));
         }
         self.written(now);
     }
 
     /// Takes an answer of the log in.
-    pub(crate) fn take_in(&mut self, broker: &mut Broker, now: Millis, done: Done, replies: &mut Vec<Reply>) {
+    pub(crate) fn take_in(
+        &mut self,
+        broker: &mut Broker,
+        now: Millis,
+        done: LogAnswer,
+        replies: &mut Vec<JournalReply>,
+    ) {
         match done {
-            Done::Checked(outcome) => drop(self.noted(broker, now, outcome)),
-            Done::Unread(reason) => failed(&mut self.unread, now, reason),
-            Done::Frame { topic, offset, handed, publisher, outcome } => {
+            LogAnswer::Checked(outcome) => drop(self.noted(broker, now, outcome)),
+            LogAnswer::Unread(reason) => failed(&mut self.unread, now, reason),
+            LogAnswer::Frame { topic, offset, handed, publisher, outcome } => {
                 if let (Ok(appended), Some(handed)) = (&outcome, handed) {
                     self.definers.landed(topic, handed, appended.place);
                 }
                 let outcome = self.landed(broker, now, topic, offset, outcome);
                 self.waiters.tell_publishers(broker, (topic, offset), &outcome, replies);
-                replies.push(Reply::Published(publisher, outcome));
+                replies.push(JournalReply::Published(publisher, outcome));
             }
-            Done::Facts { made, outcome } => {
+            LogAnswer::Facts { made, outcome } => {
                 let outcome = self.noted(broker, now, outcome);
                 match &outcome {
                     Ok(appended) => self.reached(now, appended.place),
@@ -120,7 +126,7 @@ impl Keeper {
                     self.waiters.tell_joiners(group, &outcome, replies);
                 }
             }
-            Done::Checkpoint(outcome) => {
+            LogAnswer::Checkpoint(outcome) => {
                 let outcome = self.noted(broker, now, outcome);
                 if let Ok(appended) = &outcome {
                     // The checkpoint itself may have begun a segment: that one has its checkpoint now.
@@ -131,7 +137,7 @@ impl Keeper {
                     self.written(now);
                 }
             }
-            Done::Moved { topic, offset, from, outcome } => {
+            LogAnswer::Moved { topic, offset, from, outcome } => {
                 let outcome = self.noted(broker, now, outcome);
                 self.reclaim.no_longer_moves(now, outcome.is_ok());
                 if let Ok(appended) = outcome {
@@ -139,7 +145,7 @@ impl Keeper {
                     broker.moved(topic, offset, from, Some(appended.place));
                 }
             }
-            Done::Synced { before, outcome } => {
+            LogAnswer::Synced { before, outcome } => {
                 let outcome = self.noted(broker, now, outcome).map(|_| ());
                 // Facts that the log lost were answered before.
                 if outcome.is_ok() && self.checkpoints.may_let_go() {
@@ -147,7 +153,7 @@ impl Keeper {
                 }
                 self.try_again(now, &outcome);
             }
-            Done::Truncated(outcome) => {
+            LogAnswer::Truncated(outcome) => {
                 let outcome = self.noted(broker, now, outcome);
                 if matches!(outcome, Ok(1..)) {
                     // The segment that is the oldest now may be one to move out of.
@@ -257,7 +263,7 @@ impl Keeper {
         let last = records.len().saturating_sub(1);
         for (at, record) in records.into_iter().enumerate() {
             let durability = if at == last { Durability::Synced } else { Durability::Written };
-            append(CHECKPOINT, record.into(), durability, Box::new(Done::Checkpoint));
+            append(CHECKPOINT, record.into(), durability, Box::new(LogAnswer::Checkpoint));
         }
     }
 
@@ -298,7 +304,7 @@ impl Keeper {
         let is_well = match record {
             // In this order: a frame that is moved is held there, in the log too.
             Ok(record) if broker.lies_at(topic, offset, from) => {
-                let done = move |outcome| Done::Moved { topic, offset, from, outcome };
+                let done = move |outcome| LogAnswer::Moved { topic, offset, from, outcome };
                 return append(MOVED, record, Durability::Synced, Box::new(done));
             }
             // It is not what was written: nothing is gained by keeping its segment.

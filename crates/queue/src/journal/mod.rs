@@ -35,7 +35,7 @@ use gpuvitals_log::{DirectoryLock, FsDisk, LockError};
 
 pub use kinds::{OpenError, Opened};
 
-pub(crate) use self::answers::{Answer, Done, Journal, Reply, Unreadable};
+pub(crate) use self::answers::{Answer, Journal, JournalReply, LogAnswer, Unreadable};
 pub(crate) use self::definers::Handed;
 pub(crate) use self::frame_record::encode_head;
 pub(crate) use self::keeper::Keeper;

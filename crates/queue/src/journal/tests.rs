@@ -15,7 +15,7 @@ use super::fact_record::{decode_facts, encode_facts};
 use super::frame_record::{FrameRecord, encode_head, encode_reference};
 use super::kinds::{CHECKPOINT, FACTS, FRAME, MOVED};
 use super::recover;
-use crate::broker::{Fact, GroupState, JournalRecord, Ranges, Seen, TopicState, What};
+use crate::broker::{Fact, GroupState, JournalRecord, Ranges, TakenSequences, TopicChange, TopicState};
 use crate::config::QueueConfig;
 use crate::frame::{ContentType, DeadFacts, Encoding, Frame, Millis};
 
@@ -37,12 +37,14 @@ fn frame() -> Frame {
     Frame { dead: Some(Box::new(dead)), ..frame }
 }
 
-fn fact(what: What) -> Fact {
+fn fact(what: TopicChange) -> Fact {
     Fact { topic: "t".into(), what, made: None }
 }
 
 fn facts() -> Vec<Fact> {
-    [What::Settled { group: "g".into(), frames: 3..5 }, What::Dropped { offset: 128 }].map(fact).into()
+    [TopicChange::Settled { group: "g".into(), frames: 3..5 }, TopicChange::Dropped { offset: 128 }]
+        .map(fact)
+        .into()
 }
 
 /// A frame's record in one piece.
@@ -119,7 +121,7 @@ fn many_facts_are_several_records() {
 }
 
 fn state() -> Vec<TopicState> {
-    let seen = Seen { highest: 77, taken: u128::MAX - 5, last_at: Millis(8) };
+    let seen = TakenSequences { highest: 77, taken: u128::MAX - 5, last_at: Millis(8) };
     let group = GroupState {
         name: "g".into(),
         life: 3,
@@ -182,7 +184,7 @@ fn a_checkpoint_replaces_all_but_what_was_under_way() {
         |offset| record(&Frame::new(ContentType::Json, 3, "xyz").stamped("p", offset), offset, offset);
     let note = |what| append(FACTS, fact_records(&[fact(what)], 1_000).remove(0).into());
     let group = GroupState { name: "g".into(), cursor: 2, unsettled: ranges(&[1]), ..GroupState::default() };
-    let producer = Seen { highest: 1, taken: 0b11, last_at: Millis(1) };
+    let producer = TakenSequences { highest: 1, taken: 0b11, last_at: Millis(1) };
     let topic = TopicState {
         name: "t".into(),
         decided: 2,
@@ -195,14 +197,14 @@ fn a_checkpoint_replaces_all_but_what_was_under_way() {
 
     append(FRAME, frame(0));
     append(FRAME, frame(2));
-    note(What::GroupMade { group: "old".into(), life: 0, start: 0, ttl: None });
+    note(TopicChange::GroupMade { group: "old".into(), life: 0, start: 0, ttl: None });
     for record in encode_state(&[topic], 10_000) {
         append(CHECKPOINT, record.into());
     }
     append(MOVED, frame(1));
-    note(What::GroupMade { group: "h".into(), life: 1, start: 1, ttl: None });
+    note(TopicChange::GroupMade { group: "h".into(), life: 1, start: 1, ttl: None });
     append(FRAME, frame(3));
-    note(What::Settled { group: "g".into(), frames: 2..4 });
+    note(TopicChange::Settled { group: "g".into(), frames: 2..4 });
     log.close().unwrap();
 
     let found = recover(disk, &QueueConfig::default(), Millis(5), 0).unwrap();
@@ -216,19 +218,19 @@ fn a_checkpoint_replaces_all_but_what_was_under_way() {
     assert_eq!((&**producer, seen.highest, seen.taken), ("p", 3, 0b1111));
 }
 
-fn what() -> impl Strategy<Value = What> {
+fn what() -> impl Strategy<Value = TopicChange> {
     let group = "[a-z]{1,9}".prop_map(std::sync::Arc::<str>::from);
     let number = any::<u64>;
     prop_oneof![
         (group.clone(), any::<u32>(), number(), proptest::option::of(0_u64..u64::MAX - 1)).prop_map(
             |(group, life, start, ttl)| {
-                What::GroupMade { group, life, start, ttl: ttl.map(Duration::from_millis) }
+                TopicChange::GroupMade { group, life, start, ttl: ttl.map(Duration::from_millis) }
             }
         ),
-        (group.clone(), number()).prop_map(|(group, end)| What::GroupEnded { group, end }),
+        (group.clone(), number()).prop_map(|(group, end)| TopicChange::GroupEnded { group, end }),
         (group, number(), 0_u64..99)
-            .prop_map(|(group, at, len)| What::Settled { group, frames: at..at.saturating_add(len) }),
-        number().prop_map(|offset| What::Dropped { offset }),
+            .prop_map(|(group, at, len)| TopicChange::Settled { group, frames: at..at.saturating_add(len) }),
+        number().prop_map(|offset| TopicChange::Dropped { offset }),
     ]
 }
 

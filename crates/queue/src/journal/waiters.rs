@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use super::answers::{Joiner, Publisher, Reply};
+use super::answers::{Joiner, JournalReply, Publisher};
 use crate::broker::{Broker, GroupId, PublishError, Receipt, TopicId};
 
 /// Those who wait.
@@ -32,11 +32,11 @@ impl Waiters {
         broker: &mut Broker,
         (topic, offset): (TopicId, u64),
         outcome: &Result<Receipt, PublishError>,
-        replies: &mut Vec<Reply>,
+        replies: &mut Vec<JournalReply>,
     ) {
         for publisher in self.frames.remove(&(topic, offset)).unwrap_or_default() {
             let outcome = outcome.clone().map(|receipt| broker.repeated(topic, &receipt));
-            replies.push(Reply::Published(publisher, outcome));
+            replies.push(JournalReply::Published(publisher, outcome));
         }
     }
 
@@ -45,9 +45,9 @@ impl Waiters {
         &mut self,
         group: GroupId,
         outcome: &Result<(), Arc<str>>,
-        replies: &mut Vec<Reply>,
+        replies: &mut Vec<JournalReply>,
     ) {
         let joined = self.groups.extract_if(.., |(joining, _)| *joining == group);
-        replies.extend(joined.map(|(_, joiner)| Reply::Joined(joiner, outcome.clone())));
+        replies.extend(joined.map(|(_, joiner)| JournalReply::Joined(joiner, outcome.clone())));
     }
 }

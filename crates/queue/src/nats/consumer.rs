@@ -57,7 +57,7 @@ const CREATED_SPREAD: Duration = Duration::from_millis(100);
 ///
 /// A member of a group that is removed creates it anew.
 pub struct NatsConsumer {
-    member: Arc<Member>,
+    member: Arc<NatsMember>,
     clock: QueueClock,
     subscription: Option<Subscription>,
     /// The subscription to come, made in a task so that it goes on while nobody waits in `receive`.
@@ -75,7 +75,7 @@ pub struct NatsConsumer {
 }
 
 /// A member and its settings.
-struct Member {
+struct NatsMember {
     endpoint: Endpoint,
     topic: Topic,
     group: Arc<str>,
@@ -100,7 +100,7 @@ impl NatsConsumer {
     ) -> Result<Self, ConnectError> {
         let bad = |what| move |source| ConnectError::Name { what, source };
         check_topic(topic).map_err(bad("topic"))?;
-        let member = Member {
+        let member = NatsMember {
             endpoint: Endpoint::new(url, access),
             topic: Topic::new(topic).map_err(bad("topic"))?,
             group: group.into(),
@@ -255,7 +255,7 @@ impl NatsConsumer {
         let Some(Subscription { session, .. }) = &self.subscription else {
             return Err(NatsError::unavailable("the connection was lost"));
         };
-        let Member { topic, group, settings, .. } = &*self.member;
+        let NatsMember { topic, group, settings, .. } = &*self.member;
         let (dead, offset, published_at) = (topic.dead(), lease.id.offset, lease.published_at);
         let facts = |reason: &str| DeadFacts {
             topic: Arc::clone(&topic.name),
@@ -307,12 +307,12 @@ impl NatsConsumer {
 
 impl fmt::Debug for NatsConsumer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Member { topic, group, .. } = &*self.member;
+        let NatsMember { topic, group, .. } = &*self.member;
         f.debug_struct("NatsConsumer").field("topic", topic).field("group", group).finish_non_exhaustive()
     }
 }
 
-impl Member {
+impl NatsMember {
     async fn join(&self) -> Result<Subscription, NatsError> {
         let session = self.endpoint.session().await?;
         let connection = session.connections();

@@ -143,7 +143,7 @@ fn unreadable(name: &'static str, text: &str, wanted: &'static str) -> Unreadabl
 
 #[derive(Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
-struct Facts<'a> {
+struct DeadFactsHeader<'a> {
     topic: Cow<'a, str>,
     group: Cow<'a, str>,
     offset: u64,
@@ -154,7 +154,7 @@ struct Facts<'a> {
 
 /// The facts of a dead letter as a header's value.
 fn dead_text(dead: &DeadFacts) -> String {
-    let facts = Facts {
+    let facts = DeadFactsHeader {
         topic: (*dead.topic).into(),
         group: (*dead.group).into(),
         offset: dead.offset,
@@ -168,7 +168,7 @@ fn dead_text(dead: &DeadFacts) -> String {
 
 /// The facts in a header's value.
 fn dead_of(text: &[u8]) -> serde_json::Result<DeadFacts> {
-    let facts: Facts<'_> = serde_json::from_slice(text)?;
+    let facts: DeadFactsHeader<'_> = serde_json::from_slice(text)?;
     Ok(DeadFacts {
         topic: facts.topic.into(),
         group: facts.group.into(),

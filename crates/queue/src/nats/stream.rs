@@ -60,11 +60,11 @@ pub(super) async fn ensure(
 /// Finds the stream that takes the subject of `topic`, under any name.
 pub(super) async fn find(session: &Session, topic: &Topic) -> Result<Option<Info>, NatsError> {
     #[derive(Deserialize)]
-    struct Names {
+    struct StreamNames {
         streams: Option<Vec<String>>,
     }
     let query = json!({ "subject": topic.subject });
-    let names: Option<Names> =
+    let names: Option<StreamNames> =
         session.request("streams by subject", "STREAM.NAMES".to_owned(), &query).await?;
     match names.and_then(|names| names.streams).into_iter().flatten().next() {
         Some(name) => {

@@ -167,15 +167,15 @@ pub(crate) async fn list(
 
 /// Letters from an id on.
 #[derive(Debug)]
-struct Found {
+struct FoundLetters {
     letters: Vec<DeadLetter>,
     /// Where to go on behind them, unless they are the last.
     next: Option<u64>,
 }
 
 /// One letter more than `limit`, or as many as have not too many bytes.
-async fn gather(queue: &Queue, topic: &str, from: u64, limit: usize) -> Result<Found, AdminError> {
-    let mut found = Found { letters: Vec::new(), next: Some(from) };
+async fn gather(queue: &Queue, topic: &str, from: u64, limit: usize) -> Result<FoundLetters, AdminError> {
+    let mut found = FoundLetters { letters: Vec::new(), next: Some(from) };
     let mut bytes = 0;
     while let Some(next) = found.next.filter(|_| found.letters.len() <= limit && bytes < LIST_BYTES) {
         let some = queue.dead_letters(topic, next, STEP).await?;
@@ -186,7 +186,7 @@ async fn gather(queue: &Queue, topic: &str, from: u64, limit: usize) -> Result<F
     Ok(found)
 }
 
-fn shown(found: Found, limit: usize, with_content: bool) -> Letters {
+fn shown(found: FoundLetters, limit: usize, with_content: bool) -> Letters {
     let (mut dead, mut bytes) = (Vec::new(), 0);
     for letter in found.letters {
         if dead.len() >= limit || bytes >= LIST_BYTES {

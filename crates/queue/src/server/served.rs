@@ -15,10 +15,10 @@ const READERS: usize = 4;
 
 /// What the handlers share.
 #[derive(Clone, Debug)]
-pub(crate) struct Served(Arc<Inner>);
+pub(crate) struct Served(Arc<ServedInner>);
 
 #[derive(Debug)]
-struct Inner {
+struct ServedInner {
     queue: Queue,
     limits: HttpLimits,
     bodies: Budget,
@@ -30,7 +30,7 @@ impl Served {
     pub(super) fn new(queue: Queue, config: &ServerConfig, bodies: Budget) -> Self {
         let (limits, meter) = (config.http, Arc::clone(&config.meter));
         let readers = Arc::new(Semaphore::new(READERS));
-        Self(Arc::new(Inner { queue, limits, bodies, readers, meter }))
+        Self(Arc::new(ServedInner { queue, limits, bodies, readers, meter }))
     }
 
     pub(crate) fn queue(&self) -> &Queue {

@@ -52,7 +52,7 @@ pub(super) fn serve(
 }
 
 /// What woke a subscription.
-enum Event {
+enum SubscriptionEvent {
     Stop,
     Asked(Option<v1::SubscribeRequest>),
     Received(Result<Vec<Delivery>, ReceiveError>),
@@ -82,29 +82,31 @@ impl Subscription {
             let Some(member) = &mut self.member else { return self.join().await.map(Some) };
             let event = tokio::select! {
                 biased;
-                () = self.stop.cancelled() => Event::Stop,
-                asked = self.requests.message() => Event::Asked(asked?),
-                received = member.receive(), if !self.is_closed => Event::Received(received),
+                () = self.stop.cancelled() => SubscriptionEvent::Stop,
+                asked = self.requests.message() => SubscriptionEvent::Asked(asked?),
+                received = member.receive(), if !self.is_closed => SubscriptionEvent::Received(received),
             };
             match event {
-                Event::Stop => {
+                SubscriptionEvent::Stop => {
                     self.leave().await;
                     return Err(Status::unavailable("the queue is shutting down"));
                 }
                 // The end of the requests is not a Leave.
-                Event::Asked(None) => return Ok(None),
-                Event::Asked(Some(v1::SubscribeRequest { what: Some(Ask::Leave(_)), .. })) => {
+                SubscriptionEvent::Asked(None) => return Ok(None),
+                SubscriptionEvent::Asked(Some(v1::SubscribeRequest {
+                    what: Some(Ask::Leave(_)), ..
+                })) => {
                     self.leave().await;
                     return Ok(None);
                 }
-                Event::Asked(Some(request)) => {
+                SubscriptionEvent::Asked(Some(request)) => {
                     if let Some(settled) = self.settle(request).await? {
                         return Ok(Some(Reply::Settled(settled)));
                     }
                 }
-                Event::Received(Ok(deliveries)) => self.granted.extend(deliveries),
-                Event::Received(Err(ReceiveError::NotSubscribed)) => return Err(removed()),
-                Event::Received(Err(
+                SubscriptionEvent::Received(Ok(deliveries)) => self.granted.extend(deliveries),
+                SubscriptionEvent::Received(Err(ReceiveError::NotSubscribed)) => return Err(removed()),
+                SubscriptionEvent::Received(Err(
                     ReceiveError::Closed | ReceiveError::Denied { .. } | ReceiveError::Refused { .. },
                 )) => self.is_closed = true,
             }

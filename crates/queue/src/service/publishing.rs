@@ -12,10 +12,10 @@ use crate::broker::{PublishError, Receipt};
 /// awaited. Dropping it does not take the frame back.
 #[derive(Debug)]
 #[must_use = "a publish may fail"]
-pub struct Publishing(State);
+pub struct Publishing(PublishingState);
 
 #[derive(Debug)]
-enum State {
+enum PublishingState {
     Done(Option<Result<Receipt, PublishError>>),
     UnderWay(oneshot::Receiver<Result<Receipt, PublishError>>),
 }
@@ -23,12 +23,12 @@ enum State {
 impl Publishing {
     /// One whose outcome is known.
     pub(crate) fn done(outcome: Result<Receipt, PublishError>) -> Self {
-        Self(State::Done(Some(outcome)))
+        Self(PublishingState::Done(Some(outcome)))
     }
 
     /// One whose outcome will be sent. A sender that is dropped means that the queue has closed.
     pub(crate) fn under_way(outcome: oneshot::Receiver<Result<Receipt, PublishError>>) -> Self {
-        Self(State::UnderWay(outcome))
+        Self(PublishingState::UnderWay(outcome))
     }
 }
 
@@ -37,8 +37,10 @@ impl Future for Publishing {
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         match &mut self.0 {
-            State::Done(outcome) => Poll::Ready(outcome.take().unwrap_or(Err(PublishError::Closed))),
-            State::UnderWay(outcome) => {
+            PublishingState::Done(outcome) => {
+                Poll::Ready(outcome.take().unwrap_or(Err(PublishError::Closed)))
+            }
+            PublishingState::UnderWay(outcome) => {
                 Pin::new(outcome).poll(context).map(|sent| sent.unwrap_or(Err(PublishError::Closed)))
             }
         }

@@ -35,11 +35,11 @@ pub struct DrainReport {
 /// gone, so is what it held; [`Queue::shutdown`] is the orderly way.
 #[derive(Clone, Debug)]
 pub struct Queue {
-    inner: Arc<Inner>,
+    inner: Arc<QueueInner>,
 }
 
 #[derive(Debug)]
-struct Inner {
+struct QueueInner {
     shared: Arc<Shared>,
     stop: CancellationToken,
     /// The task that lets time pass; aborted with the last clone.
@@ -124,7 +124,7 @@ impl Queue {
         let stop = CancellationToken::new();
         let mut driver = JoinSet::new();
         driver.spawn(Arc::clone(&shared).drive(stop.clone()));
-        Self { inner: Arc::new(Inner { shared, stop, driver: Mutex::new(driver) }) }
+        Self { inner: Arc::new(QueueInner { shared, stop, driver: Mutex::new(driver) }) }
     }
 
     pub(super) fn shared(&self) -> &Arc<Shared> {

@@ -22,7 +22,9 @@ use crate::broker::{
     SubscribeError, TopicId, Wake,
 };
 use crate::frame::{Frame, Millis};
-use crate::journal::{Answer, Done, FRAME, Handed, Journal, Keeper, Reply, Unreadable, encode_head};
+use crate::journal::{
+    Answer, FRAME, Handed, Journal, JournalReply, Keeper, LogAnswer, Unreadable, encode_head,
+};
 use crate::trouble::{Trouble, TroubleLog};
 
 /// Bytes by which a dead letter's record is longer than its frame's, at most: a frame that is taken can become one.
@@ -42,7 +44,7 @@ pub(super) enum AtBound {
 }
 
 pub(super) struct Shared {
-    state: Mutex<State>,
+    state: Mutex<SharedState>,
     clock: QueueClock,
     /// The driver sleeps too long.
     rearm: Notify,
@@ -70,7 +72,7 @@ pub(super) struct Joined {
     pub(super) kept: Option<oneshot::Receiver<Result<(), Arc<str>>>>,
 }
 
-struct State {
+struct SharedState {
     broker: Broker,
     /// Until when the driver sleeps; `None` is for ever.
     armed: Option<Millis>,
@@ -87,7 +89,7 @@ impl std::fmt::Debug for Shared {
     }
 }
 
-impl State {
+impl SharedState {
     fn notify(&mut self) {
         for wake in self.broker.take_wakes() {
             if let Some(signal) = self.signals.get(&wake) {
@@ -112,7 +114,7 @@ impl Shared {
     }
 
     fn new(broker: Broker, clock: QueueClock, journal: Option<Journal>, keeper: Option<Keeper>) -> Self {
-        let state = State { broker, armed: None, signals: HashMap::default(), keeper };
+        let state = SharedState { broker, armed: None, signals: HashMap::default(), keeper };
         Self {
             state: Mutex::new(state),
             clock,
@@ -132,7 +134,7 @@ impl Shared {
     }
 
     /// Changes the state, sees to what follows, and takes in what the log has answered meanwhile.
-    fn change<T>(self: &Arc<Self>, change: impl FnOnce(&mut State, Millis) -> T) -> T {
+    fn change<T>(self: &Arc<Self>, change: impl FnOnce(&mut SharedState, Millis) -> T) -> T {
         let mut state = lock(&self.state);
         let answer = change(&mut state, self.clock.now());
         self.settle(&mut state);
@@ -142,13 +144,13 @@ impl Shared {
     }
 
     /// What follows from a change: facts go to the log, who waits is woken, and the driver, if it sleeps too long.
-    fn settle(self: &Arc<Self>, state: &mut State) {
-        let State { broker, keeper, .. } = &mut *state;
+    fn settle(self: &Arc<Self>, state: &mut SharedState) {
+        let SharedState { broker, keeper, .. } = &mut *state;
         if let (Some(journal), Some(keeper)) = (&self.journal, keeper) {
             keeper.keep_facts(journal, broker, self.clock.now(), &self.append());
             if let Some(before) = keeper.take_truncation() {
                 let shared = Arc::clone(self);
-                let done = Box::new(move |outcome| shared.answered(Done::Truncated(outcome)));
+                let done = Box::new(move |outcome| shared.answered(LogAnswer::Truncated(outcome)));
                 journal.log.truncate_before_with(before, done);
             }
             if keeper.poisoned().is_some() {
@@ -178,14 +180,14 @@ impl Shared {
             let mut replies = Vec::new();
             let now = self.clock.now();
             for done in journal.take_done() {
-                let State { broker, keeper, .. } = &mut *state;
+                let SharedState { broker, keeper, .. } = &mut *state;
                 if let Some(keeper) = keeper {
                     keeper.take_in(broker, now, done, &mut replies);
                 }
             }
             self.settle(&mut state);
             drop(state);
-            replies.into_iter().for_each(Reply::send);
+            replies.into_iter().for_each(JournalReply::send);
         }
     }
 
@@ -208,7 +210,7 @@ impl Shared {
         }
     }
 
-    fn answered(self: &Arc<Self>, done: Done) {
+    fn answered(self: &Arc<Self>, done: LogAnswer) {
         if let Some(journal) = &self.journal {
             journal.note(done);
             self.take_answers();
@@ -229,7 +231,7 @@ impl Shared {
                 let shorter = keeper.and_then(|keeper| keeper.definers.shorter(id, &frame, offset, at));
                 let record = LoggedFrame { frame: &frame, head, shorter, durability };
                 let answered = Box::new(move |outcome| {
-                    shared.answered(Done::Frame { topic: id, offset, handed, publisher, outcome });
+                    shared.answered(LogAnswer::Frame { topic: id, offset, handed, publisher, outcome });
                 });
                 self.store(state, now, record, answered);
                 Publishing::under_way(outcome)
@@ -252,7 +254,7 @@ impl Shared {
 
     fn store(
         &self,
-        state: &mut State,
+        state: &mut SharedState,
         now: Millis,
         record: LoggedFrame<'_>,
         answered: Box<dyn FnOnce(Result<Appended, LogError>) + Send>,
@@ -288,7 +290,7 @@ impl Shared {
         group: &str,
         options: &ConsumerOptions,
     ) -> Result<Joined, SubscribeError> {
-        self.change(|State { broker, keeper, .. }, now| {
+        self.change(|SharedState { broker, keeper, .. }, now| {
             let consumer = broker.subscribe(now, topic, group, options)?;
             let group = broker.group_of(consumer).ok_or(SubscribeError::Closed)?;
             let lease = options.ack_timeout.unwrap_or(broker.config().ack_timeout);
@@ -404,14 +406,15 @@ impl Shared {
     /// Syncs what is to be synced, makes a checkpoint if one is due, lets go of segments, moves what keeps them.
     fn tend(self: &Arc<Self>, chores: &mut JoinSet<()>) {
         let Some(journal) = &self.journal else { return };
-        let (given_up, moves) = self.change(|State { broker, keeper, .. }, now| {
+        let (given_up, moves) = self.change(|SharedState { broker, keeper, .. }, now| {
             let mut moves = Vec::new();
             if let Some(keeper) = keeper {
                 keeper.checkpoint(broker, now, &self.append());
                 if keeper.take_sync(now) {
                     let before = keeper.unneeded(journal, broker);
                     let shared = Arc::clone(self);
-                    let done = Box::new(move |outcome| shared.answered(Done::Synced { before, outcome }));
+                    let done =
+                        Box::new(move |outcome| shared.answered(LogAnswer::Synced { before, outcome }));
                     journal.log.sync_with(done);
                     moves = keeper.take_moves(journal, broker);
                 }
@@ -468,7 +471,7 @@ impl Shared {
         let Some(journal) = &self.journal else { return };
         for moved in moves {
             let record = journal.read_whole(moved.2);
-            self.change(|State { broker, keeper, .. }, now| {
+            self.change(|SharedState { broker, keeper, .. }, now| {
                 if let Some(keeper) = keeper {
                     keeper.move_record(broker, now, moved, record, &self.append());
                 }
@@ -479,7 +482,7 @@ impl Shared {
     /// A checkpoint if one is due, and the end of the log. Blocks until all is on disk.
     pub(super) fn close(self: &Arc<Self>) {
         let Some(journal) = &self.journal else { return };
-        self.change(|State { broker, keeper, .. }, _| {
+        self.change(|SharedState { broker, keeper, .. }, _| {
             if let Some(keeper) = keeper {
                 keeper.checkpoint(broker, Millis(u64::MAX), &self.append());
             }

@@ -8,7 +8,7 @@ use std::sync::{Arc, OnceLock};
 use bytes::Bytes;
 use gpuvitals_log::fault::FaultDisk;
 use gpuvitals_log::{Durability, Log, LogConfig, Place};
-use gpuvitals_queue::broker::{Fact, JournalRecord, Restored, Seen, TopicState};
+use gpuvitals_queue::broker::{Fact, JournalRecord, Restored, TakenSequences, TopicState};
 use gpuvitals_queue::{Broker, Frame, Millis, QueueConfig};
 
 /// A place in some log: nobody reads there.
@@ -25,7 +25,7 @@ enum Kept {
     Frame { topic: String, offset: u64, frame: Frame, at: Millis },
     Fact(Fact),
     State(TopicState),
-    Producers { topic: Arc<str>, seen: Vec<(Arc<str>, Seen)> },
+    Producers { topic: Arc<str>, seen: Vec<(Arc<str>, TakenSequences)> },
 }
 
 impl Kept {

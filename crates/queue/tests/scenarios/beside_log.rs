@@ -8,7 +8,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use gpuvitals_log::fault::FaultDisk;
 use gpuvitals_log::{Durability, Log, LogConfig, Place};
-use gpuvitals_queue::broker::{Fact, GroupState, JournalRecord, Reserved, TopicState, What};
+use gpuvitals_queue::broker::{Fact, GroupState, JournalRecord, Reserved, TopicChange, TopicState};
 use gpuvitals_queue::{
     Broker, ConsumerOptions, ContentType, Frame, Millis, PublishError, QueueConfig, Start, WhenFull,
 };
@@ -114,20 +114,20 @@ fn lags(records: impl IntoIterator<Item = Kept>) -> Vec<(String, u64)> {
 
 enum Kept {
     Frame(u64),
-    Fact(What),
+    Fact(TopicChange),
     State(TopicState),
 }
 
 fn made(group: &str, start: u64) -> Kept {
-    Kept::Fact(What::GroupMade { group: group.into(), life: 0, start, ttl: None })
+    Kept::Fact(TopicChange::GroupMade { group: group.into(), life: 0, start, ttl: None })
 }
 
 fn ended(group: &str, end: u64) -> Kept {
-    Kept::Fact(What::GroupEnded { group: group.into(), end })
+    Kept::Fact(TopicChange::GroupEnded { group: group.into(), end })
 }
 
 fn settled(group: &str, frames: std::ops::Range<u64>) -> Kept {
-    Kept::Fact(What::Settled { group: group.into(), frames })
+    Kept::Fact(TopicChange::Settled { group: group.into(), frames })
 }
 
 #[test]

@@ -77,12 +77,12 @@ struct Session {
     since: Instant,
     requests: mpsc::Sender<v1::SubscribeRequest>,
     answers: Answers<v1::SubscribeReply>,
-    held: Mutex<Held>,
+    held: Mutex<SessionState>,
     lost: OnceLock<Lost>,
 }
 
 #[derive(Debug, Default)]
-struct Held {
+struct SessionState {
     is_joined: bool,
     /// Arrived and not received yet.
     ready: VecDeque<Vec<Delivery>>,
@@ -187,7 +187,7 @@ impl Consumer for GrpcConsumer {
                 self.connect().await?;
                 continue;
             };
-            match session.read_until(Held::receive).await {
+            match session.read_until(SessionState::receive).await {
                 Ok(deliveries) => return Ok(deliveries),
                 Err(lost) => self.failed(&lost)?,
             }
@@ -270,12 +270,12 @@ impl Session {
         Ok(session)
     }
 
-    fn held(&self) -> MutexGuard<'_, Held> {
+    fn held(&self) -> MutexGuard<'_, SessionState> {
         self.held.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Reads until `look` finds a result.
-    async fn read_until<T>(&self, mut look: impl FnMut(&mut Held) -> Option<T>) -> Result<T, Lost> {
+    async fn read_until<T>(&self, mut look: impl FnMut(&mut SessionState) -> Option<T>) -> Result<T, Lost> {
         loop {
             if let Some(found) = look(&mut self.held()) {
                 return Ok(found);
@@ -300,7 +300,7 @@ impl Session {
             held.waiting.insert(request, answer);
             (v1::SubscribeRequest { request, what: Some(what) }, answered)
         };
-        let _waiting = Waiting { session: self, request: request.request };
+        let _waiting = WaitingRequest { session: self, request: request.request };
         let exchange = async {
             self.requests.send(request).await.ok()?;
             answer.await.ok()
@@ -376,18 +376,18 @@ impl Session {
 }
 
 /// A request that is forgotten when its caller stops waiting.
-struct Waiting<'a> {
+struct WaitingRequest<'a> {
     session: &'a Session,
     request: u64,
 }
 
-impl Drop for Waiting<'_> {
+impl Drop for WaitingRequest<'_> {
     fn drop(&mut self) {
         self.session.held().waiting.remove(&self.request);
     }
 }
 
-impl Held {
+impl SessionState {
     fn receive(&mut self) -> Option<Vec<Delivery>> {
         let deliveries = self.ready.pop_front()?;
         self.received.add(&deliveries);

@@ -67,11 +67,11 @@ struct Outgoing {
     /// The queue knows the topic from the first request.
     is_named: bool,
     /// Waiters for an answer, in the order of the requests.
-    waiting: VecDeque<Waiting>,
+    waiting: VecDeque<WaitingFrame>,
 }
 
 #[derive(Debug)]
-struct Waiting {
+struct WaitingFrame {
     sent_at: Instant,
     answer: oneshot::Sender<Result<Receipt, PublishError>>,
     /// Messages and bytes of the frame.
@@ -218,7 +218,7 @@ impl Session {
         outgoing.is_named = true;
         let (answer, answered) = oneshot::channel();
         let size = (frame.count, frame.cost_bytes());
-        outgoing.waiting.push_back(Waiting { sent_at: Instant::now(), answer, size, _slot: slot });
+        outgoing.waiting.push_back(WaitingFrame { sent_at: Instant::now(), answer, size, _slot: slot });
         Some(answered)
     }
 
