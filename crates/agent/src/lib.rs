@@ -35,10 +35,10 @@ use tokio::runtime::Handle;
 
 use arrivals::Arrivals;
 use node::Node;
-use own::Counts;
+use own::AgentCounts;
 use publishing::Publisher;
 use scrape::Scraper;
-use server::Shown;
+use server::ShownNode;
 
 pub use error::AgentError;
 pub use settings::AgentSettings;
@@ -74,8 +74,8 @@ pub struct Parts<'a> {
 #[derive(Debug)]
 pub struct Agent {
     node: Arc<Node>,
-    counts: Arc<Counts>,
-    shown: Arc<Shown>,
+    counts: Arc<AgentCounts>,
+    shown: Arc<ShownNode>,
     feed: JoinHandle<()>,
     asking: Asking,
     /// Between two samples of a GPU.
@@ -115,9 +115,9 @@ impl Agent {
         let arrivals = Arrivals::new(machine, search, found.findings, asking.tables());
         let watching = Arc::clone(&node);
         spawn("arrivals", move || arrivals.watch(&watching, &arrivals_stopped))?;
-        let counts = Arc::new(Counts::new(&sampling.node(), clock::now_ns(), beside));
+        let counts = Arc::new(AgentCounts::new(&sampling.node(), clock::now_ns(), beside));
         let scraper = Scraper::new(Arc::clone(&node), Arc::clone(&counts), ownership);
-        let shown = Arc::new(Shown { node: Arc::clone(&node), scraper });
+        let shown = Arc::new(ShownNode { node: Arc::clone(&node), scraper });
         Ok(Self { node, counts, shown, feed, asking, interval, stop: vec![stop_feed, stop_arrivals] })
     }
 

@@ -14,7 +14,7 @@ use gpuvitals_exposition::{DeviceStatus, Exposition, ExpositionConfig};
 use gpuvitals_sources::probe::{Driver, Probe};
 use gpuvitals_sources::sampler::{Liveness, Sampler, SamplerError, TargetState};
 
-use crate::publishing::{Publisher, Waiting};
+use crate::publishing::{Publisher, WaitingRows};
 
 /// Longest wait for a batch, so that a stop is noticed and the feed's pulse continues.
 const PATIENCE: Duration = Duration::from_millis(250);
@@ -38,7 +38,7 @@ pub(crate) struct Node {
     publisher: Option<Arc<Publisher>>,
     /// Rows waiting to be published. The holder takes rows from the sampler and passes them on, so that they
     /// stay in order.
-    intake: Mutex<Option<Waiting>>,
+    intake: Mutex<Option<WaitingRows>>,
     /// When the feed last came round, monotonic.
     pulse_ns: AtomicI64,
     library: Mutex<Library>,
@@ -81,7 +81,7 @@ impl Node {
     pub(crate) fn publishing(self, publisher: Option<Publisher>) -> Self {
         Self {
             intake: Mutex::new(
-                publisher.as_ref().map(|publisher| Waiting::new(publisher, self.sampler.sharing())),
+                publisher.as_ref().map(|publisher| WaitingRows::new(publisher, self.sampler.sharing())),
             ),
             publisher: publisher.map(Arc::new),
             ..self
@@ -106,20 +106,20 @@ impl Node {
     /// Brings the exposition up to now: all rows that were taken, also those that the workers still hold. Never waits for a device.
     pub(crate) fn catch_up(&self) {
         let (mut intake, now) = (self.intake(), Moment::now());
-        if intake.as_ref().is_some_and(Waiting::is_full) {
+        if intake.as_ref().is_some_and(WaitingRows::is_full) {
             // Publishing hangs: the sampler keeps what it can, and counts the dropped rows.
             return;
         }
         self.sampler.take_all(|batch| self.pass_on(batch, &mut intake, now));
     }
 
-    fn intake(&self) -> MutexGuard<'_, Option<Waiting>> {
+    fn intake(&self) -> MutexGuard<'_, Option<WaitingRows>> {
         self.intake.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Feeds sampled rows to the exposition, and to the publisher, until the other end of `stop` is dropped.
     pub(crate) fn feed(&self, stop: &Receiver<()>) {
-        let mut seen = Seen::new();
+        let mut seen = AbsencesSeen::new();
         let mut looked_ns = 0;
         loop {
             self.sampler.wait(PATIENCE);
@@ -141,7 +141,7 @@ impl Node {
             }
         }
         self.drain(Moment::now());
-        self.publish(Waiting::last);
+        self.publish(WaitingRows::last);
     }
 
     /// Takes the waiting batches. Returns their number.
@@ -152,14 +152,14 @@ impl Node {
     }
 
     /// Publishes rows that have waited. A scrape does not wait for that.
-    fn publish(&self, take: impl FnOnce(&mut Waiting) -> Vec<Batch>) {
+    fn publish(&self, take: impl FnOnce(&mut WaitingRows) -> Vec<Batch>) {
         let batches = self.intake().as_mut().map(take).unwrap_or_default();
         if let Some(publisher) = &self.publisher {
             publisher.publish_all(&batches);
         }
     }
 
-    fn pass_on(&self, batch: Batch, waiting: &mut Option<Waiting>, now: Moment) {
+    fn pass_on(&self, batch: Batch, waiting: &mut Option<WaitingRows>, now: Moment) {
         self.exposition().observe(&batch);
         if let Some(waiting) = waiting {
             waiting.take(batch, now);
@@ -273,10 +273,10 @@ fn place_of(gpu: &Identity) -> Option<(Arc<str>, i32)> {
 }
 
 /// The last report about each device (its failure, or none), and when, monotonic.
-type Seen = HashMap<Arc<str>, (Option<AbsenceReason>, i64)>;
+type AbsencesSeen = HashMap<Arc<str>, (Option<AbsenceReason>, i64)>;
 
 /// Logs which devices have stopped giving rows, and which do again.
-fn tell_changes(states: &[TargetState], seen: &mut Seen, now: Moment) {
+fn tell_changes(states: &[TargetState], seen: &mut AbsencesSeen, now: Moment) {
     for state in states {
         let Some(device) =
             state.identity.key().or_else(|| state.identity.shared(IdentityColumn::Node).cloned())

@@ -22,7 +22,7 @@ const PLACE: [(&str, &str); 3] =
 
 /// What is counted where it happens.
 #[derive(Debug)]
-pub(crate) struct Counts {
+pub(crate) struct AgentCounts {
     /// Scrapes answered.
     pub scrapes: AtomicU64,
     /// Time spent on them, nanoseconds.
@@ -42,7 +42,7 @@ pub(crate) struct Counts {
     status: Mutex<Option<PinnedFile>>,
 }
 
-impl Counts {
+impl AgentCounts {
     /// Nothing has happened yet on this node.
     pub(crate) fn new(node: &str, now_ns: i64, beside: fn() -> Vec<Family>) -> Self {
         let told =
@@ -70,7 +70,7 @@ impl Counts {
 }
 
 /// All families, in the order they are shown.
-pub(crate) fn families(node: &Node, counts: &Counts, ownership: &Ownership) -> Vec<Family> {
+pub(crate) fn families(node: &Node, counts: &AgentCounts, ownership: &Ownership) -> Vec<Family> {
     let mut families = of_process(counts, ownership.owners().cluster());
     families.extend(counts.listener.families());
     families.extend(of_sampler(node));
@@ -95,7 +95,7 @@ pub(crate) fn families(node: &Node, counts: &Counts, ownership: &Ownership) -> V
     families
 }
 
-fn of_process(counts: &Counts, cluster: Option<&str>) -> Vec<Family> {
+fn of_process(counts: &AgentCounts, cluster: Option<&str>) -> Vec<Family> {
     let mut place = counts.place.clone();
     place.extend(cluster.map(|cluster| ("cluster", cluster.to_owned())));
     let cpu = rustix::time::clock_gettime(ClockId::ProcessCPUTime);

@@ -198,7 +198,7 @@ impl Producer for ReloadingProducer {
 
 /// Rows that wait for more of them.
 #[derive(Debug)]
-pub(crate) struct Waiting {
+pub(crate) struct WaitingRows {
     outgoing: Outgoing,
     interval_ns: i64,
     batches: Vec<Batch>,
@@ -207,7 +207,7 @@ pub(crate) struct Waiting {
     since_ns: i64,
 }
 
-impl Waiting {
+impl WaitingRows {
     /// None yet, of GPUs of which some may be shared.
     pub(crate) fn new(publisher: &Publisher, sharing: Arc<dyn Sharing>) -> Self {
         let (outgoing, interval_ns) = (Outgoing::accounting(sharing), publisher.interval_ns);

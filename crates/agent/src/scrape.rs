@@ -13,7 +13,7 @@ use gpuvitals_sources::attribution::Ownership;
 use tokio::sync::Mutex;
 
 use crate::node::Node;
-use crate::own::{self, Counts};
+use crate::own::{self, AgentCounts};
 
 /// A text shorter than this is not worth compressing: it fits into one packet.
 const GZIP_LEN_MIN: usize = 1400;
@@ -22,15 +22,15 @@ const GZIP_LEN_MIN: usize = 1400;
 #[derive(Debug)]
 pub(crate) struct Scraper {
     node: Arc<Node>,
-    counts: Arc<Counts>,
+    counts: Arc<AgentCounts>,
     ownership: Arc<Ownership>,
-    prometheus: Spelled,
-    open_metrics: Spelled,
+    prometheus: FormatTexts,
+    open_metrics: FormatTexts,
 }
 
 /// A format, plain and compressed.
 #[derive(Debug, Default)]
-struct Spelled {
+struct FormatTexts {
     plain: Mutex<Rendered>,
     gzip: Mutex<Rendered>,
 }
@@ -53,8 +53,14 @@ pub(crate) struct Scrape {
 
 impl Scraper {
     /// For a node and its counts.
-    pub(crate) fn new(node: Arc<Node>, counts: Arc<Counts>, ownership: Arc<Ownership>) -> Self {
-        Self { node, counts, ownership, prometheus: Spelled::default(), open_metrics: Spelled::default() }
+    pub(crate) fn new(node: Arc<Node>, counts: Arc<AgentCounts>, ownership: Arc<Ownership>) -> Self {
+        Self {
+            node,
+            counts,
+            ownership,
+            prometheus: FormatTexts::default(),
+            open_metrics: FormatTexts::default(),
+        }
     }
 
     /// The present text. Requests during a rendering wait, and the next one serves all of them.
@@ -82,14 +88,14 @@ impl Scraper {
         families
     }
 
-    fn spelled(&self, format: Format) -> &Spelled {
+    fn spelled(&self, format: Format) -> &FormatTexts {
         match format {
             Format::Prometheus => &self.prometheus,
             Format::OpenMetrics => &self.open_metrics,
         }
     }
 
-    async fn plain(&self, spelled: &Spelled, format: Format, came: Moment) -> Scrape {
+    async fn plain(&self, spelled: &FormatTexts, format: Format, came: Moment) -> Scrape {
         let mut last = spelled.plain.lock().await;
         if last.begun_ns < came.mono_ns {
             let now = Moment::now();
@@ -106,7 +112,7 @@ impl Scraper {
         Scrape { body: last.text.clone(), is_gzip: false }
     }
 
-    async fn gzip(&self, spelled: &Spelled, format: Format, came: Moment) -> Scrape {
+    async fn gzip(&self, spelled: &FormatTexts, format: Format, came: Moment) -> Scrape {
         let mut last = spelled.gzip.lock().await;
         if last.begun_ns < came.mono_ns {
             let begun_ns = Moment::now().mono_ns;
@@ -200,7 +206,8 @@ mod tests {
         let config =
             ExpositionConfig { set: Series::Basic, compat: Compat::Off, window, interval: Duration::ZERO };
         let node = Arc::new(Node::new(sampler, config));
-        let scraper = Scraper::new(Arc::clone(&node), Arc::new(Counts::new("n1", 0, Vec::new)), ownership);
+        let scraper =
+            Scraper::new(Arc::clone(&node), Arc::new(AgentCounts::new("n1", 0, Vec::new)), ownership);
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
         let (stop, stopped) = sync_channel(0);
         let feeding = Arc::clone(&node);
@@ -265,7 +272,7 @@ mod tests {
         let config =
             ExpositionConfig { set: Series::Basic, compat: Compat::Off, window, interval: Duration::ZERO };
         let node = Arc::new(Node::new(sampler.unwrap(), config));
-        let scraper = Arc::new(Scraper::new(node, Arc::new(Counts::new("n1", 0, Vec::new)), ownership));
+        let scraper = Arc::new(Scraper::new(node, Arc::new(AgentCounts::new("n1", 0, Vec::new)), ownership));
         let others_render = scraper.prometheus.plain.lock().await;
         let waiting: Vec<_> = (0..10)
             .map(|_| {

@@ -19,12 +19,12 @@ use crate::scrape::Scraper;
 
 /// What the paths show.
 #[derive(Debug)]
-pub(crate) struct Shown {
+pub(crate) struct ShownNode {
     pub(crate) node: Arc<Node>,
     pub(crate) scraper: Scraper,
 }
 
-impl Shown {
+impl ShownNode {
     /// All paths, with the metrics at this one.
     pub(crate) fn router(self: Arc<Self>, metrics_path: &str) -> Router {
         let page = format!(
@@ -41,7 +41,7 @@ impl Shown {
     }
 }
 
-impl Vitals for Shown {
+impl Vitals for ShownNode {
     fn health(&self) -> Health {
         self.alive()
     }
@@ -78,7 +78,7 @@ fn health(status: Status, reason: impl Into<String>) -> Health {
     Health { status, reason: reason.into(), since_ns: 0 }
 }
 
-async fn metrics(State(shown): State<Arc<Shown>>, asked: HeaderMap) -> Response {
+async fn metrics(State(shown): State<Arc<ShownNode>>, asked: HeaderMap) -> Response {
     let accept = asked.get(header::ACCEPT).and_then(|accept| accept.to_str().ok()).unwrap_or_default();
     let format = Format::accepted(accept);
     let scrape = shown.scraper.scrape(format, accepts_gzip(&asked)).await;

@@ -26,7 +26,7 @@ use gpuvitals_core::{Batch, Health, Table};
 use serde_json::json;
 use tokio::sync::Semaphore;
 
-use self::kept::Kept;
+use self::kept::KeptGpus;
 use crate::CollectorSettings;
 
 /// Answers with rows that are worked on at a time.
@@ -40,7 +40,7 @@ const NOT_KEPT: &str = "collector.sinks has no store, so memory has the latest v
 #[derive(Debug)]
 pub struct MemoryHistory {
     sink: Arc<dyn Sink>,
-    kept: Arc<Mutex<Kept>>,
+    kept: Arc<Mutex<KeptGpus>>,
     version: Arc<AtomicU64>,
     readers: Arc<Semaphore>,
     subscribers: ChangeFeed,
@@ -51,7 +51,7 @@ impl MemoryHistory {
     pub fn new(sink: Arc<dyn Sink>, settings: &CollectorSettings) -> Self {
         Self {
             sink,
-            kept: Arc::new(Mutex::new(Kept::new(settings))),
+            kept: Arc::new(Mutex::new(KeptGpus::new(settings))),
             version: Arc::default(),
             readers: Arc::new(Semaphore::new(READERS_MAX)),
             subscribers: ChangeFeed::new(CHANGES_MAX),
@@ -71,7 +71,7 @@ impl MemoryHistory {
     /// answer is dropped before.
     fn ask<T: Send + 'static>(
         &self,
-        work: impl FnOnce(&Mutex<Kept>) -> Part<T> + Send + 'static,
+        work: impl FnOnce(&Mutex<KeptGpus>) -> Part<T> + Send + 'static,
     ) -> Answered<'_, T> {
         let kept = Arc::clone(&self.kept);
         Box::pin(async move {
@@ -166,7 +166,7 @@ impl History for MemoryHistory {
     }
 }
 
-fn lock(kept: &Mutex<Kept>) -> MutexGuard<'_, Kept> {
+fn lock(kept: &Mutex<KeptGpus>) -> MutexGuard<'_, KeptGpus> {
     kept.lock().unwrap_or_else(PoisonError::into_inner)
 }
 

@@ -22,7 +22,7 @@ const OPEN_FILES_MAX: usize = 512;
 
 /// What was done, since the start.
 #[derive(Debug, Default)]
-pub(crate) struct Counts {
+pub(crate) struct FileCounts {
     pub(crate) lines: AtomicU64,
     pub(crate) bytes: AtomicU64,
     /// Rows that were in their file already.
@@ -36,9 +36,9 @@ pub(crate) struct Counts {
 pub(crate) struct Files {
     disk: Arc<dyn Disk>,
     file_len_max: u64,
-    counts: Arc<Counts>,
+    counts: Arc<FileCounts>,
     /// Those whose file is as this process left it.
-    known: HashMap<Arc<str>, Known>,
+    known: HashMap<Arc<str>, KnownFile>,
     /// Number of the last full file by the first part of its name.
     numbers: HashMap<String, u64>,
     /// Files with bytes that are not synced, by name.
@@ -47,7 +47,7 @@ pub(crate) struct Files {
     has_new: bool,
 }
 
-struct Known {
+struct KnownFile {
     /// First part of the names of its files.
     stem: String,
     /// Bytes of its file.
@@ -60,7 +60,7 @@ struct Known {
 type SeenValues = HashMap<i64, BTreeMap<String, String>>;
 
 #[derive(Deserialize)]
-struct Line<'a> {
+struct ParsedLine<'a> {
     #[serde(borrow)]
     metrics: BTreeMap<Cow<'a, str>, &'a RawValue>,
     #[serde(borrow)]
@@ -72,7 +72,11 @@ impl Files {
     ///
     /// # Errors
     /// If it cannot be listed.
-    pub(crate) fn open(disk: impl Disk, file_len_max: u64, counts: Arc<Counts>) -> Result<Self, JsonlError> {
+    pub(crate) fn open(
+        disk: impl Disk,
+        file_len_max: u64,
+        counts: Arc<FileCounts>,
+    ) -> Result<Self, JsonlError> {
         let mut numbers = HashMap::new();
         for name in disk.list().map_err(|e| JsonlError::io("list", ".", e))? {
             if let Some((stem, number)) = name::full_file(&name) {
@@ -176,7 +180,7 @@ impl Files {
         Ok(())
     }
 
-    fn append(&mut self, known: &mut Known, text: &[u8]) -> Result<(), JsonlError> {
+    fn append(&mut self, known: &mut KnownFile, text: &[u8]) -> Result<(), JsonlError> {
         if text.is_empty() {
             return Ok(());
         }
@@ -201,7 +205,7 @@ impl Files {
     }
 
     /// Gives the file that is long enough its number. It is durable first: nobody looks for the end of the last write in it.
-    fn close_full(&mut self, known: &mut Known) -> Result<(), JsonlError> {
+    fn close_full(&mut self, known: &mut KnownFile) -> Result<(), JsonlError> {
         let name = name::current(&known.stem);
         if let Some(file) = self.open.remove(&name) {
             self.counts.syncs.fetch_add(1, Ordering::Relaxed);
@@ -220,11 +224,11 @@ impl Files {
     /// The end of a file that this process has not written yet, or whose last write failed. Of at most its last `unsure` bytes
     /// nobody knows whether they are synced. What is left of lines is cut off: they are in the log. The others are written
     /// again, since a sync that failed may have dropped them from the disk and not from memory.
-    fn find(&mut self, gpu: &str, unsure: usize) -> Result<(Known, SeenValues), JsonlError> {
+    fn find(&mut self, gpu: &str, unsure: usize) -> Result<(KnownFile, SeenValues), JsonlError> {
         let stem = name::stem(gpu)?;
         let name = name::current(&stem);
         let len = self.len(&stem)?;
-        let mut known = Known { stem, len, latest_ns: i64::MIN };
+        let mut known = KnownFile { stem, len, latest_ns: i64::MIN };
         if let Some(file) = self.open.get(&name) {
             let end = repair(&**file, len, unsure as u64).map_err(|e| JsonlError::io("repair", &name, e))?;
             if end < len {
@@ -238,7 +242,7 @@ impl Files {
     }
 
     /// The last lines of a GPU: `more` bytes of them and [`LOOK_BACK`], also from full files if its file is shorter.
-    fn look_back(&self, known: &Known, more: usize) -> Result<SeenValues, JsonlError> {
+    fn look_back(&self, known: &KnownFile, more: usize) -> Result<SeenValues, JsonlError> {
         let mut wanted = (more + LOOK_BACK) as u64;
         let mut pieces = Vec::new();
         let current = name::current(&known.stem);
@@ -265,7 +269,7 @@ impl Files {
         for piece in pieces.iter().rev() {
             // The first is a part of one, or whatever: it does not parse.
             for line in piece.split(|byte| *byte == b'\n') {
-                let Ok(line) = serde_json::from_slice::<Line<'_>>(line) else { continue };
+                let Ok(line) = serde_json::from_slice::<ParsedLine<'_>>(line) else { continue };
                 let Ok(timestamp_ns) = time::parse(&line.timestamp) else { continue };
                 let values = seen.entry(timestamp_ns).or_default();
                 values.extend(

@@ -8,7 +8,7 @@ use gpuvitals_log::LogError;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 
 use crate::error::JsonlError;
-use crate::files::Counts;
+use crate::files::FileCounts;
 
 /// Bytes of one permit of [`Shared::room`].
 pub(crate) const PERMIT_BYTES: usize = 1024;
@@ -29,7 +29,7 @@ pub(crate) struct Shared {
     /// Why nothing is taken any more.
     failed: OnceLock<Arc<JsonlError>>,
     pub(crate) condition: Mutex<Condition>,
-    pub(crate) counts: Arc<Counts>,
+    pub(crate) counts: Arc<FileCounts>,
     /// Rows of other tables, by the table's place.
     pub(crate) left_out: [AtomicU64; Table::ALL.len()],
 }

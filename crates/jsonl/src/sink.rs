@@ -42,10 +42,10 @@ impl JsonlConfig {
 
 /// An open sink of JSON lines. Clones are handles of the same one.
 #[derive(Debug, Clone)]
-pub struct Jsonl(Arc<Inner>);
+pub struct Jsonl(Arc<JsonlInner>);
 
 #[derive(Debug)]
-struct Inner {
+struct JsonlInner {
     shared: Arc<Shared>,
     log: Arc<Log>,
     events: SyncSender<Event>,
@@ -102,7 +102,8 @@ impl Jsonl {
             .name("jsonl-writer".to_owned())
             .spawn(move || writer.run(&event_queue))
             .map_err(|e| JsonlError::io("start", "jsonl-writer", e))?;
-        let inner = Inner { shared, log, events, thread: Mutex::new(Some(thread)), lock: Mutex::new(None) };
+        let inner =
+            JsonlInner { shared, log, events, thread: Mutex::new(Some(thread)), lock: Mutex::new(None) };
         Ok((Self(Arc::new(inner)), found))
     }
 
@@ -237,7 +238,7 @@ impl Sink for Jsonl {
     }
 }
 
-impl Inner {
+impl JsonlInner {
     /// Ends the thread and releases the directory; rows that are not in files stay in the log.
     fn end(&self) {
         self.shared.room.close();
@@ -257,7 +258,7 @@ impl Inner {
     }
 }
 
-impl Drop for Inner {
+impl Drop for JsonlInner {
     fn drop(&mut self) {
         self.end();
     }

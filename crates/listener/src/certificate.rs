@@ -40,7 +40,7 @@ impl Certificate {
     pub(crate) fn new<'a>(path: &Path, chain: impl Iterator<Item = &'a [u8]>) -> Self {
         let said = Arc::new(Mutex::new(Validity::Valid));
         let told = chain.enumerate().filter_map(|(place, der)| {
-            let Facts { expires_ns, is_self_issued } = facts(der)?;
+            let CertificateFacts { expires_ns, is_self_issued } = facts(der)?;
             (place == 0 || !is_self_issued).then_some((expires_ns, place > 0))
         });
         let first = told.min();
@@ -107,14 +107,14 @@ impl Certificate {
 }
 
 /// What is known of one certificate.
-struct Facts {
+struct CertificateFacts {
     /// `tbsCertificate.validity.notAfter` of RFC 5280, nanoseconds UTC since 1970.
     expires_ns: i64,
     /// Whether its subject is its issuer.
     is_self_issued: bool,
 }
 
-fn facts(der: &[u8]) -> Option<Facts> {
+fn facts(der: &[u8]) -> Option<CertificateFacts> {
     let (certificate, _) = element(der, SEQUENCE)?;
     let (mut fields, _) = element(certificate, SEQUENCE)?;
     if let Some((_, rest)) = element(fields, VERSION) {
@@ -140,7 +140,7 @@ fn facts(der: &[u8]) -> Option<Facts> {
     let (date, clock) =
         ([part(0..4)?, part(4..6)?, part(6..8)?], [part(8..10)?, part(10..12)?, part(12..14)?]);
     let expires_ns = time::parse(&format!("{}T{}Z", date.join("-"), clock.join(":"))).ok()?;
-    Some(Facts { expires_ns, is_self_issued })
+    Some(CertificateFacts { expires_ns, is_self_issued })
 }
 
 /// The content of an element of DER that has this tag, and what follows.

@@ -191,7 +191,7 @@ pub(crate) async fn observe(
     headers.entry(CACHE_CONTROL).or_insert(HeaderValue::from_static("no-store"));
     let path = uri.path().to_owned();
     let log = Log { method, path, id, status, token, began, bytes: 0 };
-    response.map(|body| Body::new(Answer::new(body, log, open)))
+    response.map(|body| Body::new(AnswerBody::new(body, log, open)))
 }
 
 /// Answers a request whose handler panicked.
@@ -286,7 +286,7 @@ fn milliseconds(took: Duration) -> f64 {
 
 /// An answer's body, whose bytes are counted and handed over in pieces. While it has nothing to send, it keeps its
 /// connection open, so a quiet stream lasts. Otherwise the connection counts as idle since the peer took the last piece.
-struct Answer {
+struct AnswerBody {
     body: Body,
     /// The part of the last frame that is not handed over yet.
     rest: Bytes,
@@ -299,7 +299,7 @@ struct Answer {
     quiet: Option<Open>,
 }
 
-impl Answer {
+impl AnswerBody {
     fn new(body: Body, log: Log, open: Option<Open>) -> Self {
         let (is_sized, activity) = (body.size_hint().exact().is_some(), open.map(Open::end));
         Self { body, rest: Bytes::new(), log, began: Instant::now(), is_sized, activity, quiet: None }
@@ -324,7 +324,7 @@ impl Answer {
     }
 }
 
-impl hyper::body::Body for Answer {
+impl hyper::body::Body for AnswerBody {
     type Data = Bytes;
     type Error = axum::Error;
 

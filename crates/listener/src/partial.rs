@@ -20,7 +20,7 @@ const PREFIX_LEN: usize = 5;
 #[derive(Debug)]
 pub struct Partial<B> {
     body: B,
-    message: Message,
+    message: PartialMessage,
     share: Share,
     patience: Duration,
     /// When the rest of a long message has to be there.
@@ -30,7 +30,7 @@ pub struct Partial<B> {
 impl<B> Partial<B> {
     /// Bounds a body by the budget and the time that the rest of a long message may take.
     pub fn new(body: B, budget: &Budget, patience: Duration) -> Self {
-        Self { body, message: Message::default(), share: budget.share(), patience, until: None }
+        Self { body, message: PartialMessage::default(), share: budget.share(), patience, until: None }
     }
 
     fn came(&mut self, data: &[u8]) -> Result<(), Status> {
@@ -87,14 +87,14 @@ where
 
 /// The message that is under way.
 #[derive(Debug, Default)]
-struct Message {
+struct PartialMessage {
     /// Bytes of it that have come, with its prefix.
     len: usize,
     /// The length in its prefix, as far as that has come.
     announced: usize,
 }
 
-impl Message {
+impl PartialMessage {
     /// Takes in what has come; whether a message ended in it.
     fn advance(&mut self, mut data: &[u8]) -> bool {
         let mut has_ended = false;
@@ -126,7 +126,7 @@ mod tests {
     use proptest::collection::vec;
     use proptest::prelude::*;
 
-    use super::{Message, PREFIX_LEN};
+    use super::{PREFIX_LEN, PartialMessage};
 
     proptest! {
         #[test]
@@ -145,7 +145,7 @@ mod tests {
             }
             starts.push(bytes.len());
             bytes.truncate(cut);
-            let (mut message, mut rest, mut ended) = (Message::default(), &bytes[..], 0);
+            let (mut message, mut rest, mut ended) = (PartialMessage::default(), &bytes[..], 0);
             for step in steps.iter().cycle() {
                 if rest.is_empty() {
                     break;

@@ -7,7 +7,7 @@ use crate::place::SegmentStats;
 
 /// The writer's counts, all since the log was opened.
 #[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct Counts {
+pub(crate) struct WriterCounts {
     pub(crate) next_sequence: u64,
     pub(crate) groups: u64,
     pub(crate) syncs: u64,
@@ -21,11 +21,11 @@ pub(crate) struct Board(Mutex<View>);
 #[derive(Default)]
 struct View {
     segments: VecDeque<SegmentStats>,
-    counts: Counts,
+    counts: WriterCounts,
 }
 
 impl Board {
-    pub(crate) fn new(segments: impl IntoIterator<Item = SegmentStats>, counts: Counts) -> Self {
+    pub(crate) fn new(segments: impl IntoIterator<Item = SegmentStats>, counts: WriterCounts) -> Self {
         Self(Mutex::new(View { segments: segments.into_iter().collect(), counts }))
     }
 
@@ -34,7 +34,7 @@ impl Board {
     }
 
     /// Publishes the counts and the current segment: replaces its previous entry, or adds a new one.
-    pub(crate) fn show(&self, counts: Counts, current: Option<SegmentStats>) {
+    pub(crate) fn show(&self, counts: WriterCounts, current: Option<SegmentStats>) {
         let mut view = self.lock();
         view.counts = counts;
         let Some(current) = current else { return };
@@ -57,7 +57,7 @@ impl Board {
         self.lock().segments.iter().copied().collect()
     }
 
-    pub(crate) fn counts(&self) -> Counts {
+    pub(crate) fn counts(&self) -> WriterCounts {
         self.lock().counts
     }
 }

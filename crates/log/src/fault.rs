@@ -66,7 +66,7 @@ pub struct FaultDisk(Arc<Shared>);
 
 #[derive(Default)]
 struct Shared {
-    state: Mutex<State>,
+    state: Mutex<DiskState>,
     gate: Condvar,
     background: Mutex<Background>,
 }
@@ -93,7 +93,7 @@ impl Default for Background {
 }
 
 #[derive(Debug, Clone, Default)]
-struct State {
+struct DiskState {
     inodes: BTreeMap<u64, Inode>,
     next_inode: u64,
     /// Directory entries as calls see them.
@@ -131,7 +131,7 @@ impl FaultDisk {
         Self::default()
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, DiskState> {
         self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -272,7 +272,7 @@ impl FaultDisk {
     }
 
     /// Counts the call, and returns its fault unless that is a plain error.
-    fn begin(&self, op: Op) -> io::Result<(MutexGuard<'_, State>, Option<Fault>)> {
+    fn begin(&self, op: Op) -> io::Result<(MutexGuard<'_, DiskState>, Option<Fault>)> {
         if !matches!(op, Op::List | Op::Open | Op::Size | Op::Read) {
             self.step_background();
         }
@@ -293,7 +293,7 @@ impl FaultDisk {
         }
     }
 
-    fn handle(&self, state: &State, inode: u64) -> Box<dyn DiskFile> {
+    fn handle(&self, state: &DiskState, inode: u64) -> Box<dyn DiskFile> {
         Box::new(FaultFile { disk: self.clone(), inode, epoch: state.epoch })
     }
 }
@@ -307,7 +307,7 @@ impl Fault {
     }
 }
 
-impl State {
+impl DiskState {
     /// The fault planned or switched on for this call.
     fn due(&mut self, op: Op) -> Option<Fault> {
         let mut due = self.switched.get(&op).map(|kind| Fault::Error(*kind));
@@ -476,7 +476,7 @@ struct FaultFile {
 }
 
 impl FaultFile {
-    fn inode<'a>(&self, state: &'a mut State) -> io::Result<&'a mut Inode> {
+    fn inode<'a>(&self, state: &'a mut DiskState) -> io::Result<&'a mut Inode> {
         if state.epoch != self.epoch {
             return Err(io::Error::other("file was opened before a crash"));
         }

@@ -283,14 +283,14 @@ pub struct LogStats {
     pub poisoned: bool,
 }
 
-struct Slot<T> {
+struct TicketSlot<T> {
     result: Mutex<Option<Result<T, LogError>>>,
     filled: Condvar,
 }
 
 /// A pending outcome. Dropping it does not cancel the request.
 #[must_use = "it may fail"]
-pub struct Ticket<T = Appended>(Arc<Slot<T>>);
+pub struct Ticket<T = Appended>(Arc<TicketSlot<T>>);
 
 impl<T: fmt::Debug> fmt::Debug for Ticket<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -301,7 +301,7 @@ impl<T: fmt::Debug> fmt::Debug for Ticket<T> {
 
 impl<T: Send + 'static> Ticket<T> {
     fn new() -> (Self, Completion<T>) {
-        let slot = Arc::new(Slot { result: Mutex::new(None), filled: Condvar::new() });
+        let slot = Arc::new(TicketSlot { result: Mutex::new(None), filled: Condvar::new() });
         let filler = Arc::clone(&slot);
         let done: Callback<T> = Box::new(move |result| {
             *filler.result.lock().unwrap_or_else(PoisonError::into_inner) = Some(result);

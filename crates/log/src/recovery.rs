@@ -149,10 +149,10 @@ pub struct Recovery {
     pub ignored: Vec<String>,
     disk: Arc<dyn Disk>,
     ahead: VecDeque<Segment>,
-    reading: Option<Reading>,
+    reading: Option<SegmentReading>,
 }
 
-struct Reading {
+struct SegmentReading {
     scanner: Scanner,
     segment: Segment,
     served: u64,
@@ -185,7 +185,7 @@ impl Recovery {
                         return Ok(Some(Record { sequence, kind, place, payload }));
                     }
                 }
-                let Reading { segment, served, .. } = reading;
+                let SegmentReading { segment, served, .. } = reading;
                 let (found, expected) = (*served, segment.records);
                 let file = std::mem::take(&mut segment.name);
                 self.reading = None;
@@ -202,7 +202,7 @@ impl Recovery {
                 return Err(LogError::Changed { file: segment.name, found: 0, expected: segment.records });
             };
             let scanner = Scanner::new(contents, &header, segment.limit);
-            self.reading = Some(Reading { scanner, segment, served: 0 });
+            self.reading = Some(SegmentReading { scanner, segment, served: 0 });
         }
     }
 }
@@ -370,7 +370,7 @@ fn end_of_data(file: &dyn DiskFile, len: u64) -> u64 {
 }
 
 /// A segment that was read.
-struct Found {
+struct FoundSegment {
     segment: Segment,
     follows: u64,
     base: u64,
@@ -383,7 +383,7 @@ fn examine(
     base: u64,
     limit: Option<u64>,
     damage: &mut Vec<Damage>,
-) -> Result<Found, LogError> {
+) -> Result<FoundSegment, LogError> {
     let mut segment = Segment { limit, ..Segment::new(base) };
     let name = segment.name.clone();
     let (file, len, contents) = read_segment(disk, &name)?;
@@ -399,7 +399,7 @@ fn examine(
             let sequences = base..segment.end;
             let is_counted = limit.is_some();
             damage.push(Damage { segment: name, offset: 0, len: segment.len, sequences, is_counted });
-            return Ok(Found { segment, follows: base, base, tail: None });
+            return Ok(FoundSegment { segment, follows: base, base, tail: None });
         }
     };
     let (mut durable, mut unproven) = (base, Vec::new());
@@ -436,7 +436,7 @@ fn examine(
             LastSegment { file: &*file, len, name: &name, bytes: &bytes }.settle(&unproven, tail)?;
         }
     }
-    Ok(Found { segment, follows: header.follows, base, tail: end })
+    Ok(FoundSegment { segment, follows: header.follows, base, tail: end })
 }
 
 /// Adds a range to a list of ranges, merging adjacent ones.
@@ -472,7 +472,7 @@ impl LastSegment<'_> {
     }
 }
 
-impl Found {
+impl FoundSegment {
     /// Adds the last segment, and returns where the next begins.
     fn resume(self, resume: &mut Resume, recovery: &mut Recovery) {
         let Some(tail) = self.tail else {

@@ -134,7 +134,7 @@ pub(crate) enum WhenFull {
 }
 
 #[derive(Default)]
-struct State {
+struct QueueState {
     commands: VecDeque<Command>,
     /// Bytes that the appends among them will take.
     bytes: usize,
@@ -161,7 +161,7 @@ pub(crate) struct Load {
 
 /// The queue, shared by all callers and the writer.
 pub(crate) struct Shared {
-    state: Mutex<State>,
+    state: Mutex<QueueState>,
     work: Condvar,
     room: Condvar,
     commands_max: usize,
@@ -179,7 +179,7 @@ impl Shared {
         })
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, QueueState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -202,7 +202,7 @@ impl Shared {
     }
 
     /// The queue, with room for so many bytes.
-    fn room_for(&self, size: usize, when_full: WhenFull) -> Result<MutexGuard<'_, State>, LogError> {
+    fn room_for(&self, size: usize, when_full: WhenFull) -> Result<MutexGuard<'_, QueueState>, LogError> {
         let mut state = self.lock();
         loop {
             if let Some(failure) = &state.failure {
@@ -332,7 +332,7 @@ impl Drop for Turn<'_> {
     }
 }
 
-impl State {
+impl QueueState {
     fn take_work(&mut self, room: usize, capacity: usize, group_max: usize) -> Option<Work> {
         let is_alone =
             |command: &mut Command| matches!(command, Command::TruncateBefore(..) | Command::Check(_));

@@ -4,7 +4,7 @@
 use std::collections::{HashSet, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use crate::board::{Board, Counts};
+use crate::board::{Board, WriterCounts};
 use crate::config::{Durability, LogConfig};
 use crate::disk::{Disk, DiskFile, write_all, write_zeros};
 use crate::error::LogError;
@@ -22,7 +22,7 @@ use crate::submit::{Append, Group, Shared, Turn, Work};
 const BUFFER_LEN_KEPT: usize = 8 << 20;
 
 /// The segment being written.
-struct Current {
+struct CurrentSegment {
     file: Box<dyn DiskFile>,
     segment: Segment,
     seed: u32,
@@ -42,7 +42,7 @@ pub(crate) struct Writer {
     reader: Arc<Reader>,
     spares: Spares,
     sealed: VecDeque<Segment>,
-    current: Option<Current>,
+    current: Option<CurrentSegment>,
     /// Sequence at which everything so far ended; differs from `next` only before the first segment is made.
     follows: u64,
     next: u64,
@@ -82,7 +82,7 @@ pub(crate) fn lock(writer: &Mutex<Writer>) -> MutexGuard<'_, Writer> {
 
 impl Writer {
     pub(crate) fn new(disk: Arc<dyn Disk>, config: LogConfig, resume: Resume) -> Self {
-        let counts = Counts { next_sequence: resume.base, ..Counts::default() };
+        let counts = WriterCounts { next_sequence: resume.base, ..WriterCounts::default() };
         let board = Arc::new(Board::new(resume.segments.iter().map(Segment::stats), counts));
         Self {
             reader: Arc::new(Reader::new(Arc::clone(&disk), Arc::clone(&board))),
@@ -174,7 +174,7 @@ impl Writer {
 
     /// Publishes the counts before any completion is called: a caller that got its answer is included.
     fn show(&mut self, failure: Option<&LogError>) {
-        let counts = Counts {
+        let counts = WriterCounts {
             next_sequence: self.next,
             groups: self.groups,
             syncs: self.syncs,
@@ -365,7 +365,8 @@ impl Writer {
         let failed = |source| LogError::poisoned("rename", &fresh, source);
         self.disk.rename(&fresh, &segment.name).map_err(failed)?;
         self.sync_dir()?;
-        let current = Current { file, segment, seed: header.seed(), filled, filling: true, noted: false };
+        let current =
+            CurrentSegment { file, segment, seed: header.seed(), filled, filling: true, noted: false };
         self.sealed.extend(self.current.replace(current).map(|sealed| sealed.segment));
         Ok(())
     }
@@ -409,7 +410,7 @@ impl Writer {
     }
 }
 
-impl Current {
+impl CurrentSegment {
     /// What is stored in a file that is not in its place, or not whole, would not be found again.
     fn check(&self) -> Result<(), LogError> {
         let failed = |source| LogError::poisoned("look for", &self.segment.name, source);

@@ -7,7 +7,7 @@ use crate::verdict::{Standing, Verdict};
 
 /// Counts of one receiver. Each protocol shows them under names of its own.
 #[derive(Debug, Default)]
-pub(crate) struct Counts {
+pub(crate) struct ReceiverCounts {
     /// Samples that the receiver took.
     pub(crate) taken: AtomicU64,
     /// Samples that it left out of requests that it took.
@@ -41,7 +41,7 @@ pub(crate) fn read(count: &AtomicU64) -> u64 {
     count.load(Ordering::Relaxed)
 }
 
-impl Counts {
+impl ReceiverCounts {
     /// A request goes out with a body of so many bytes.
     pub(crate) fn goes_out(&self, bytes: usize) {
         add(&self.requests, 1);

@@ -4,7 +4,7 @@ use std::fmt::Debug;
 
 use bytes::Bytes;
 
-use crate::counts::Counts;
+use crate::counts::ReceiverCounts;
 use crate::families::FamilyParts;
 use crate::verdict::{Standing, Verdict};
 
@@ -35,7 +35,7 @@ pub(crate) trait Receiver: Debug + Send + Sync + 'static {
     type Form: Debug + Send + Sync;
 
     /// What becomes of its samples.
-    fn counts(&self) -> &Counts;
+    fn counts(&self) -> &ReceiverCounts;
 
     /// Writes what is new in the families as requests for `emit`, of [`SAMPLES_MAX`] samples at most. Blocks its thread.
     fn pack(&self, families: FamilyParts, emit: &mut dyn FnMut(Packed<Self::Form>));

@@ -13,11 +13,11 @@ use tokio::time::{Instant, MissedTickBehavior, interval_at, sleep, timeout};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
 
-use crate::counts::{Counts, add};
+use crate::counts::{ReceiverCounts, add};
 use crate::families::ReadFamilies;
 use crate::receiver::{Packed, Receiver};
 use crate::verdict::Verdict;
-use crate::waiting::Waiting;
+use crate::waiting::WaitingRequests;
 
 /// When is sent, and what waits at most.
 #[derive(Debug, Clone, Copy)]
@@ -44,14 +44,14 @@ pub(crate) struct Outgoing<R: Receiver> {
 #[derive(Debug)]
 pub(crate) struct Sender<R: Receiver> {
     receiver: R,
-    waiting: Waiting<R::Form>,
+    waiting: WaitingRequests<R::Form>,
     max_age: Option<Duration>,
 }
 
 impl<R: Receiver> Outgoing<R> {
     /// Starts sending what `families` reads. Called inside the runtime that it is to run on.
     pub(crate) fn start(receiver: R, terms: Terms, families: ReadFamilies) -> Self {
-        let waiting = Waiting::new(terms.queue_max);
+        let waiting = WaitingRequests::new(terms.queue_max);
         let sender = Arc::new(Sender { receiver, waiting, max_age: terms.max_age });
         let stop = CancellationToken::new();
         let looks = Arc::clone(&sender).look_every(terms.interval, families, stop.clone());
@@ -87,7 +87,7 @@ impl<R: Receiver> Outgoing<R> {
 
 impl<R: Receiver> Sender<R> {
     /// What becomes of the samples.
-    pub(crate) fn counts(&self) -> &Counts {
+    pub(crate) fn counts(&self) -> &ReceiverCounts {
         self.receiver.counts()
     }
 
@@ -186,7 +186,7 @@ mod tests {
         got: Mutex<Vec<(Instant, String)>>,
         told: Mutex<Vec<Standing>>,
         age_ms: i64,
-        counts: Counts,
+        counts: ReceiverCounts,
     }
 
     impl Receiver for Scripted {
@@ -194,7 +194,7 @@ mod tests {
         const SAMPLES: &str = "samples";
         type Form = ();
 
-        fn counts(&self) -> &Counts {
+        fn counts(&self) -> &ReceiverCounts {
             &self.counts
         }
 

@@ -13,21 +13,21 @@ const OVERHEAD_BYTES: u64 = 64;
 /// Requests that wait, oldest first. The newest are worth more than old ones: at the bound, in bytes, the oldest go. The request
 /// that is being sent may be among them: it is counted as dropped then, though it may still arrive.
 #[derive(Debug)]
-pub(crate) struct Waiting<F> {
+pub(crate) struct WaitingRequests<F> {
     bytes_max: u64,
-    line: Mutex<Line<F>>,
+    line: Mutex<RequestLine<F>>,
     /// The line is another one.
     changed: Notify,
 }
 
 #[derive(Debug)]
-struct Line<F> {
+struct RequestLine<F> {
     requests: VecDeque<Arc<Packed<F>>>,
     bytes: u64,
     samples: u64,
 }
 
-impl<F> Line<F> {
+impl<F> RequestLine<F> {
     fn add(&mut self, request: Packed<F>) {
         self.bytes += cost(&request);
         self.samples += request.samples;
@@ -47,10 +47,10 @@ fn cost<F>(request: &Packed<F>) -> u64 {
     OVERHEAD_BYTES + u64::try_from(request.body.len()).unwrap_or(u64::MAX / 2)
 }
 
-impl<F> Waiting<F> {
+impl<F> WaitingRequests<F> {
     /// Room for so many bytes.
     pub(crate) fn new(bytes_max: u64) -> Self {
-        let line = Mutex::new(Line { requests: VecDeque::new(), bytes: 0, samples: 0 });
+        let line = Mutex::new(RequestLine { requests: VecDeque::new(), bytes: 0, samples: 0 });
         Self { bytes_max, line, changed: Notify::new() }
     }
 
@@ -109,7 +109,7 @@ impl<F> Waiting<F> {
         }
     }
 
-    fn line(&self) -> MutexGuard<'_, Line<F>> {
+    fn line(&self) -> MutexGuard<'_, RequestLine<F>> {
         self.line.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -124,7 +124,7 @@ mod tests {
 
     #[tokio::test]
     async fn at_the_bound_the_oldest_go_and_what_is_too_large_drops_nothing_else() {
-        let waiting = Waiting::new(3 * (100 + OVERHEAD_BYTES));
+        let waiting = WaitingRequests::new(3 * (100 + OVERHEAD_BYTES));
         assert_eq!((1..=3).map(|samples| waiting.add(request(samples, 100))).sum::<u64>(), 0);
         let sent = waiting.oldest().await;
         assert_eq!((sent.samples, waiting.samples()), (1, 6));

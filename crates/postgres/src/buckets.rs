@@ -40,7 +40,7 @@ pub(crate) async fn buckets(
     let BucketQuery { gpus, selector, start_ns, end_ns, .. } = query;
     let scope = Scope { gpus, selector, start_ns: *start_ns, end_ns: *end_ns };
     let Some(condition) = Condition::of(client, names, scope).await? else { return Ok(buckets) };
-    let form = Form::of(query);
+    let form = AnswerForm::of(query);
     let subjects = if form.by_subject { all_subjects(client).await? } else { HashMap::default() };
     let failed = PostgresError::statement("read values");
     let statement = form.statement(query, steps, &condition.sql);
@@ -64,7 +64,7 @@ pub(crate) async fn buckets(
 
 /// What a row of the server's answer is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Kind {
+enum AnswerRow {
     /// The cells of a step.
     Cells,
     /// A row of the table.
@@ -74,22 +74,22 @@ enum Kind {
 }
 
 /// What the rows of the server's answer are, and what tells them apart.
-struct Form {
-    kind: Kind,
+struct AnswerForm {
+    kind: AnswerRow,
     by_subject: bool,
     /// The columns of the identity that tell groups apart.
     texts: Vec<IdentityColumn>,
 }
 
-impl Form {
+impl AnswerForm {
     fn of(query: &BucketQuery) -> Self {
         let plain = [Aggregate::Min, Aggregate::Max, Aggregate::Mean, Aggregate::Count];
         let kind = if query.aggregates.iter().copied().any(Aggregate::needs_tracks) {
-            Kind::Track
+            AnswerRow::Track
         } else if query.aggregates.iter().all(|aggregate| plain.contains(aggregate)) {
-            Kind::Cells
+            AnswerRow::Cells
         } else {
-            Kind::Row
+            AnswerRow::Row
         };
         let text = |column: &GroupColumn| match column {
             GroupColumn::Identity(column) => Some(*column),
@@ -97,14 +97,14 @@ impl Form {
         };
         Self {
             kind,
-            by_subject: kind == Kind::Track || query.group_by.contains(&GroupColumn::Gpu),
+            by_subject: kind == AnswerRow::Track || query.group_by.contains(&GroupColumn::Gpu),
             texts: query.group_by.iter().filter_map(text).collect(),
         }
     }
 
     /// Columns of the answer for each metric.
     fn width(&self) -> usize {
-        if self.kind == Kind::Cells { 4 } else { 1 }
+        if self.kind == AnswerRow::Cells { 4 } else { 1 }
     }
 
     /// Columns: time of the row or number of the step; subject and identity, 0 where they make no difference; then of each metric
@@ -113,7 +113,7 @@ impl Form {
         let subject = if self.by_subject { "e.subject_id" } else { "0" };
         let identity = if self.texts.is_empty() { "0" } else { "e.identity_id" };
         let of_metric = |column: &str| {
-            if self.kind == Kind::Cells {
+            if self.kind == AnswerRow::Cells {
                 format!(
                     ", count({column}), sum({column}::float8), min({column})::float8, max({column})::float8"
                 )
@@ -123,7 +123,7 @@ impl Form {
         };
         let metrics = query.metrics.iter().map(|metric| of_metric(&format!("e.{}", metric.metric().column)));
         let metrics: String = metrics.collect();
-        let (step, grouped) = if self.kind == Kind::Cells {
+        let (step, grouped) = if self.kind == AnswerRow::Cells {
             let TimeSteps { origin_ns, step_ns, .. } = steps;
             // No step begins before the origin, and none of the differences overflows: see `TimeSteps::new`.
             (format!("(e.timestamp_ns - ({origin_ns})) / {step_ns}"), " GROUP BY 1, 2, 3")
@@ -135,7 +135,7 @@ impl Form {
             query.table
         );
         // A track takes the values of a GPU in the order of their times.
-        let order = if self.kind == Kind::Track { " ORDER BY subject, time" } else { "" };
+        let order = if self.kind == AnswerRow::Track { " ORDER BY subject, time" } else { "" };
         if self.texts.is_empty() {
             return own + order;
         }
@@ -153,7 +153,7 @@ impl Form {
         let Some(&(group, lane)) = series.known.get(&whose(row)?) else { return Ok(()) };
         let steps = buckets.steps();
         let time: i64 = row.try_get(0)?;
-        let step = if self.kind == Kind::Cells {
+        let step = if self.kind == AnswerRow::Cells {
             usize::try_from(time).unwrap_or(usize::MAX)
         } else {
             steps.at(time)
@@ -164,7 +164,8 @@ impl Form {
         let (place, track) = (buckets.place(group, step), buckets.place(lane, step));
         for (metric, measured) in buckets.metrics_mut().iter_mut().enumerate() {
             let column = 3 + self.width() * metric;
-            let cell = if self.kind == Kind::Cells { cell(row, column)? } else { one(row, column, time)? };
+            let cell =
+                if self.kind == AnswerRow::Cells { cell(row, column)? } else { one(row, column, time)? };
             let Some(cell) = cell else { continue };
             measured.cells.get_mut(place).into_iter().for_each(|own| own.merge(&cell));
             measured.sketches.get_mut(place).into_iter().for_each(|sketch| sketch.add(cell.last));
@@ -204,7 +205,7 @@ struct Series<'a> {
 
 impl Series<'_> {
     /// Finds the groups of rows, and makes those that are new.
-    fn identify(&mut self, rows: &[Row], form: &Form, buckets: &mut Buckets) -> Result<(), QueryError> {
+    fn identify(&mut self, rows: &[Row], form: &AnswerForm, buckets: &mut Buckets) -> Result<(), QueryError> {
         let failed = PostgresError::statement("read values");
         for row in rows {
             let whose = whose(row).map_err(&failed)?;
@@ -221,7 +222,8 @@ impl Series<'_> {
             let group: Result<GroupName, tokio_postgres::Error> =
                 self.query.group_by.iter().map(text).collect();
             let group = buckets.group(&group.map_err(&failed)?);
-            let lane = gpu.filter(|_| form.kind == Kind::Track).map_or(0, |gpu| buckets.lane(group, gpu));
+            let lane =
+                gpu.filter(|_| form.kind == AnswerRow::Track).map_or(0, |gpu| buckets.lane(group, gpu));
             place.insert((group, lane));
             buckets.check_points(self.query.aggregates.len())?;
         }

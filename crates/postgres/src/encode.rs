@@ -19,7 +19,7 @@ use gpuvitals_core::merge::{Merge, MergeError, Order, Overwritten};
 use gpuvitals_core::{Batch, Identity, IdentityColumn, Origin, Table};
 
 use crate::error::PostgresError;
-use crate::schema::{self, EXTRAS, Kind};
+use crate::schema::{self, ColumnKind, EXTRAS};
 
 const HEADER: &[u8] = b"PGCOPY\n\xff\r\n\0\0\0\0\0\0\0\0\0";
 /// Bytes after which a piece of the stream is handed over.
@@ -73,7 +73,7 @@ impl Gathered {
     pub(crate) fn copy<'a>(&'a self, subjects: &'a [i32], identities: &'a [i32]) -> CopyStream<'a> {
         let records = self.batch.records();
         let all = records.schema_ref().fields().iter().zip(records.columns());
-        let named = all.filter_map(|(field, array)| Some((field.name().as_str(), Values::of(array)?)));
+        let named = all.filter_map(|(field, array)| Some((field.name().as_str(), ColumnValues::of(array)?)));
         let mut names = vec!["subject_id", TIMESTAMP_COLUMN, "identity_id"];
         let (mut columns, mut extras) = (Vec::new(), Vec::new());
         for (name, values) in named {
@@ -126,8 +126,8 @@ pub(crate) struct CopyStream<'a> {
     identities: &'a [i32],
     /// Names of its columns.
     pub(crate) names: Vec<&'static str>,
-    columns: Vec<(Kind, Values<'a>)>,
-    extras: Vec<(&'a str, Values<'a>)>,
+    columns: Vec<(ColumnKind, ColumnValues<'a>)>,
+    extras: Vec<(&'a str, ColumnValues<'a>)>,
     /// The next row.
     row: usize,
     out: BytesMut,
@@ -224,12 +224,12 @@ impl<'a> IdentityColumns<'a> {
 }
 
 /// Values of a column.
-enum Values<'a> {
+enum ColumnValues<'a> {
     Numbers(MetricColumn<'a>),
     Text(&'a DictionaryArray<Int32Type>),
 }
 
-impl<'a> Values<'a> {
+impl<'a> ColumnValues<'a> {
     fn of(array: &'a ArrayRef) -> Option<Self> {
         numbers(array).map(Self::Numbers).or_else(|| array.as_dictionary_opt().map(Self::Text))
     }
@@ -240,20 +240,20 @@ fn put(out: &mut BytesMut, value: &[u8]) {
     out.put_slice(value);
 }
 
-fn put_value(out: &mut BytesMut, kind: Kind, values: &Values<'_>, row: usize) {
+fn put_value(out: &mut BytesMut, kind: ColumnKind, values: &ColumnValues<'_>, row: usize) {
     match values {
-        Values::Numbers(numbers) => match numbers.value(row) {
+        ColumnValues::Numbers(numbers) => match numbers.value(row) {
             Some(value) => put_number(out, kind, value),
             None => out.put_i32(-1),
         },
-        Values::Text(texts) => match text_at(texts, row) {
+        ColumnValues::Text(texts) => match text_at(texts, row) {
             Some(text) => put(out, text.as_bytes()),
             None => out.put_i32(-1),
         },
     }
 }
 
-fn put_number(out: &mut BytesMut, kind: Kind, value: Value) {
+fn put_number(out: &mut BytesMut, kind: ColumnKind, value: Value) {
     match (kind.width(), value) {
         (4, Value::Int(value)) => put(out, &i32::try_from(value).unwrap_or_default().to_be_bytes()),
         (_, Value::Int(value)) => put(out, &value.to_be_bytes()),
@@ -263,12 +263,12 @@ fn put_number(out: &mut BytesMut, kind: Kind, value: Value) {
 }
 
 /// An object with the foreign columns that the row has.
-fn put_extras(out: &mut BytesMut, extras: &[(&str, Values<'_>)], row: usize) {
+fn put_extras(out: &mut BytesMut, extras: &[(&str, ColumnValues<'_>)], row: usize) {
     let mut object = serde_json::Map::new();
     for (name, values) in extras {
         let value = match values {
-            Values::Numbers(numbers) => numbers.value(row).map(Value::to_json),
-            Values::Text(texts) => text_at(texts, row).map(Into::into),
+            ColumnValues::Numbers(numbers) => numbers.value(row).map(Value::to_json),
+            ColumnValues::Text(texts) => text_at(texts, row).map(Into::into),
         };
         if let Some(value) = value {
             object.insert((*name).to_owned(), value);

@@ -32,10 +32,10 @@ const PING_WITHIN: Duration = Duration::from_secs(2);
 
 /// An open database. Clones are handles of the same one.
 #[derive(Debug, Clone)]
-pub struct Postgres(Arc<Inner>);
+pub struct Postgres(Arc<PostgresInner>);
 
 #[derive(Debug)]
-struct Inner {
+struct PostgresInner {
     links: Links,
     names: Names,
     partitions: Partitions,
@@ -74,7 +74,7 @@ impl Postgres {
         keep: Option<Duration>,
         bounds: FleetBounds,
     ) -> Result<Self, PostgresError> {
-        let inner = Inner {
+        let inner = PostgresInner {
             links: Links::new(settings)?,
             names: Names::default(),
             partitions: Partitions::new(keep),
@@ -119,7 +119,7 @@ impl Postgres {
     }
 }
 
-impl Inner {
+impl PostgresInner {
     /// A connection to a database that has the tables.
     async fn lease(&self, purpose: Purpose) -> Result<Lease<'_>, PostgresError> {
         let mut lease = self.links.lease(purpose).await?;

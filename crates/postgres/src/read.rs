@@ -14,7 +14,7 @@ use tokio_postgres::{Row, Transaction};
 use crate::condition::{self, Condition, Scope};
 use crate::error::PostgresError;
 use crate::names::Names;
-use crate::schema::{self, EXTRAS, Kind};
+use crate::schema::{self, ColumnKind, EXTRAS};
 
 /// Most rows of a page, with those that it passes over.
 const ROWS_MAX: u64 = 16_000_000;
@@ -56,7 +56,8 @@ pub(crate) async fn rows(
         wanted.is_none_or(|wanted| wanted.iter().any(|column| column == name))
             || table.required().any(|column| column.name == name)
     };
-    let columns: Vec<(&str, Kind)> = schema::columns(table).filter(|(name, _)| is_wanted(name)).collect();
+    let columns: Vec<(&str, ColumnKind)> =
+        schema::columns(table).filter(|(name, _)| is_wanted(name)).collect();
     let order = if query.newest_first { "DESC" } else { "ASC" };
     let key = condition::key(table);
     let behind = query.after.as_ref().map(|after| condition::behind(query, after, numbers.len()));
@@ -100,7 +101,7 @@ async fn total(
 }
 
 /// The columns that [`batch`] expects, and where they come from.
-fn selected(columns: &[(&str, Kind)]) -> String {
+fn selected(columns: &[(&str, ColumnKind)]) -> String {
     let names: Vec<String> = columns.iter().map(|(name, _)| format!("e.{name}, ")).collect();
     format!("SELECT e.{TIMESTAMP_COLUMN}, e.identity_id, {}e.{EXTRAS}::text", names.concat())
 }
@@ -109,7 +110,7 @@ fn selected(columns: &[(&str, Kind)]) -> String {
 struct RowsStatement<'a> {
     table: Table,
     /// The columns that it [selects](selected).
-    columns: &'a [(&'static str, Kind)],
+    columns: &'a [(&'static str, ColumnKind)],
     select: &'a str,
     parameters: &'a [&'a (dyn ToSql + Sync)],
 }
@@ -145,7 +146,7 @@ async fn batch(
 /// Rows of a statement that are taken so far.
 struct TakenRows<'a, F> {
     builder: BatchBuilder,
-    columns: &'a [(&'static str, Kind)],
+    columns: &'a [(&'static str, ColumnKind)],
     /// Which of the extra columns are taken.
     is_wanted: F,
 }
@@ -172,7 +173,7 @@ impl<F: Fn(&str) -> bool> TakenRows<'_, F> {
 struct RowCell<'a> {
     row: &'a Row,
     place: usize,
-    kind: Kind,
+    kind: ColumnKind,
 }
 
 fn set(
@@ -183,11 +184,13 @@ fn set(
 ) -> Result<Result<(), ValueError>, tokio_postgres::Error> {
     let RowCell { row, place, kind } = *cell;
     let value = match kind {
-        Kind::Number(ColumnType::I32) => row.try_get::<_, Option<i32>>(place)?.map(|v| Value::Int(v.into())),
-        Kind::Number(ColumnType::I64) => row.try_get::<_, Option<i64>>(place)?.map(Value::Int),
-        Kind::Number(ColumnType::F32) => row.try_get::<_, Option<f32>>(place)?.map(Value::Float32),
-        Kind::Number(ColumnType::F64) => row.try_get::<_, Option<f64>>(place)?.map(Value::Float),
-        Kind::Text | Kind::Json => {
+        ColumnKind::Number(ColumnType::I32) => {
+            row.try_get::<_, Option<i32>>(place)?.map(|v| Value::Int(v.into()))
+        }
+        ColumnKind::Number(ColumnType::I64) => row.try_get::<_, Option<i64>>(place)?.map(Value::Int),
+        ColumnKind::Number(ColumnType::F32) => row.try_get::<_, Option<f32>>(place)?.map(Value::Float32),
+        ColumnKind::Number(ColumnType::F64) => row.try_get::<_, Option<f64>>(place)?.map(Value::Float),
+        ColumnKind::Text | ColumnKind::Json => {
             let text = row.try_get::<_, Option<&str>>(place)?;
             return Ok(text.map_or(Ok(()), |text| builder.set_extra_text(id, name, text)));
         }
@@ -241,7 +244,7 @@ pub(crate) async fn latest(
     // To compile a statement of so many columns takes longer than to run it.
     client.batch_execute("SET LOCAL jit = off").await.map_err(&failed)?;
     let table = Table::GpuEvents;
-    let columns: Vec<(&str, Kind)> = schema::columns(table).collect();
+    let columns: Vec<(&str, ColumnKind)> = schema::columns(table).collect();
     let newest =
         columns.iter().map(|(name, _)| format!(", max(timestamp_ns) FILTER (WHERE {name} IS NOT NULL)"));
     let newest: String = newest.collect();

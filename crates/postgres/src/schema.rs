@@ -19,13 +19,13 @@ pub(crate) const EXTRAS: &str = "extras";
 
 /// Type of a column.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Kind {
+pub(crate) enum ColumnKind {
     Number(ColumnType),
     Text,
     Json,
 }
 
-impl Kind {
+impl ColumnKind {
     /// Bytes of a number.
     pub(crate) fn width(self) -> usize {
         if matches!(self, Self::Number(ColumnType::I32 | ColumnType::F32)) { 4 } else { 8 }
@@ -45,22 +45,22 @@ impl Kind {
 }
 
 /// Columns of a table beside subject, time and identity: its own, then its metrics.
-pub(crate) fn columns(table: Table) -> impl Iterator<Item = (&'static str, Kind)> {
+pub(crate) fn columns(table: Table) -> impl Iterator<Item = (&'static str, ColumnKind)> {
     let own = table
         .columns()
         .iter()
-        .map(|column| (column.name, column.column_type.map_or(Kind::Text, Kind::Number)));
+        .map(|column| (column.name, column.column_type.map_or(ColumnKind::Text, ColumnKind::Number)));
     let metrics = METRICS.iter().filter(move |metric| metric.table == table);
-    own.chain(metrics.map(|metric| (metric.column, Kind::Number(metric.column_type))))
+    own.chain(metrics.map(|metric| (metric.column, ColumnKind::Number(metric.column_type))))
 }
 
 /// A column of [`columns`], by name.
-pub(crate) fn column(table: Table, name: &str) -> Option<(&'static str, Kind)> {
+pub(crate) fn column(table: Table, name: &str) -> Option<(&'static str, ColumnKind)> {
     if let Some(own) = table.column(name) {
-        return Some((own.name, own.column_type.map_or(Kind::Text, Kind::Number)));
+        return Some((own.name, own.column_type.map_or(ColumnKind::Text, ColumnKind::Number)));
     }
     let metric = by_column(name)?.metric();
-    (metric.table == table).then_some((metric.column, Kind::Number(metric.column_type)))
+    (metric.table == table).then_some((metric.column, ColumnKind::Number(metric.column_type)))
 }
 
 /// Names of the columns of `gpuvitals_identities`, with commas.
@@ -184,7 +184,7 @@ fn tables() -> String {
         merging_function(),
     );
     for table in Table::ALL {
-        let keys: Vec<(&str, Kind)> =
+        let keys: Vec<(&str, ColumnKind)> =
             columns(table).filter(|(name, _)| table.key().any(|key| key.name == *name)).collect();
         let declared: Vec<String> =
             keys.iter().map(|(name, kind)| format!("{name} {} NOT NULL, ", kind.sql())).collect();
@@ -230,7 +230,7 @@ fn merging_function() -> String {
 /// What a table lacks: columns, and room in columns that have grown.
 fn changes(table: Table, found: &HashMap<(String, String), String>) -> Result<Vec<String>, PostgresError> {
     let mut changes = Vec::new();
-    for (name, kind) in columns(table).chain([(EXTRAS, Kind::Json)]) {
+    for (name, kind) in columns(table).chain([(EXTRAS, ColumnKind::Json)]) {
         let wanted = kind.sql();
         match found.get(&(table.name().to_owned(), name.to_owned())).map(String::as_str) {
             None => changes.push(format!("ADD COLUMN {name} {wanted}")),

@@ -16,7 +16,7 @@ use crate::encode::{CopyStream, Gathered};
 use crate::error::PostgresError;
 use crate::link::Lease;
 use crate::names::Names;
-use crate::schema::{self, EXTRAS, Kind};
+use crate::schema::{self, ColumnKind, EXTRAS};
 
 /// What became of rows.
 #[derive(Debug, Default)]
@@ -167,11 +167,13 @@ fn unlike(table: Table, name: &str) -> Option<String> {
     let (_, kind) = schema::column(table, name)?;
     Some(match kind {
         // Floats that differ by less are one value, as in every merge.
-        Kind::Number(ColumnType::F32 | ColumnType::F64) => format!(
+        ColumnKind::Number(ColumnType::F32 | ColumnType::F64) => format!(
             "abs(earlier.{name}::float8 - later.{name}::float8) > {} * greatest(abs(earlier.{name}::float8), abs(later.{name}::float8), 1e-290)",
             Overwritten::SAME
         ),
-        Kind::Number(_) | Kind::Text | Kind::Json => format!("earlier.{name} <> later.{name}"),
+        ColumnKind::Number(_) | ColumnKind::Text | ColumnKind::Json => {
+            format!("earlier.{name} <> later.{name}")
+        }
     })
 }
 

@@ -16,11 +16,11 @@ use crate::part::{self, Part};
 pub struct Data {
     directory: PathBuf,
     waiting: VecDeque<(Table, Part)>,
-    current: Option<Current>,
+    current: Option<CurrentReader>,
 }
 
 #[derive(Debug)]
-enum Current {
+enum CurrentReader {
     Journal(Box<Batches>),
     Parquet(Table, PathBuf, Box<ParquetRecordBatchReader>),
 }
@@ -52,8 +52,8 @@ impl Data {
         loop {
             let batch = match &mut self.current {
                 None => None,
-                Some(Current::Journal(batches)) => batches.next()?,
-                Some(Current::Parquet(table, path, reader)) => match reader.next() {
+                Some(CurrentReader::Journal(batches)) => batches.next()?,
+                Some(CurrentReader::Parquet(table, path, reader)) => match reader.next() {
                     None => None,
                     Some(records) => {
                         let broken = |source| RecordError::Parquet { path: path.clone(), source };
@@ -72,17 +72,17 @@ impl Data {
     }
 }
 
-fn open(directory: &Path, table: Table, part: Part) -> Result<Current, RecordError> {
+fn open(directory: &Path, table: Table, part: Part) -> Result<CurrentReader, RecordError> {
     if !part.sealed {
         match Batches::open(&part.path) {
             // Sealed since it was listed.
             Err(RecordError::Io { source, .. }) if source.kind() == std::io::ErrorKind::NotFound => {}
-            batches => return Ok(Current::Journal(Box::new(batches?))),
+            batches => return Ok(CurrentReader::Journal(Box::new(batches?))),
         }
     }
     let path = if part.sealed { part.path } else { part::sealed(directory, table, part.number) };
     let reader = part::open(&path)?;
-    Ok(Current::Parquet(table, path, Box::new(reader)))
+    Ok(CurrentReader::Parquet(table, path, Box::new(reader)))
 }
 
 impl Iterator for Data {

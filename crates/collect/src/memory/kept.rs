@@ -13,7 +13,7 @@ use crate::CollectorSettings;
 
 /// What is kept, and how much of it at most.
 #[derive(Debug)]
-pub(super) struct Kept {
+pub(super) struct KeptGpus {
     live: LiveFleet,
     shown: Arc<Fleet>,
     version: u64,
@@ -23,10 +23,10 @@ pub(super) struct Kept {
 }
 
 /// A row with its time and the key of its GPU.
-pub(super) type Found = (i64, Arc<str>, Arc<Row>);
+pub(super) type FoundRow = (i64, Arc<str>, Arc<Row>);
 
 /// How much is kept.
-pub(super) struct Counts {
+pub(super) struct KeptCounts {
     pub(super) gpus: usize,
     pub(super) rows: usize,
     /// Of the rows and their identities.
@@ -35,7 +35,7 @@ pub(super) struct Counts {
     pub(super) forgotten: u64,
 }
 
-impl Kept {
+impl KeptGpus {
     pub(super) fn new(settings: &CollectorSettings) -> Self {
         Self {
             live: LiveFleet::new(settings.fleet_bounds()),
@@ -100,7 +100,7 @@ impl Kept {
     }
 
     /// The rows among which the page is, and how many rows there are in all.
-    pub(super) fn find(&self, query: &RowsQuery) -> (Vec<Found>, usize) {
+    pub(super) fn find(&self, query: &RowsQuery) -> (Vec<FoundRow>, usize) {
         let all = query.gpus.is_empty().then_some(&self.gpus).into_iter().flatten();
         let named = query.gpus.iter().filter_map(|key| self.gpus.get_key_value(key));
         let (mut found, mut total) = (Vec::new(), 0);
@@ -120,8 +120,8 @@ impl Kept {
         (found, total)
     }
 
-    pub(super) fn counts(&self) -> Counts {
-        Counts {
+    pub(super) fn counts(&self) -> KeptCounts {
+        KeptCounts {
             gpus: self.gpus.len(),
             rows: self.gpus.values().map(|gpu| gpu.rows.len()).sum(),
             bytes: self.gpus.values().map(|gpu| gpu.bytes).sum(),
@@ -140,7 +140,7 @@ fn is_behind(time_ns: i64, key: &Arc<str>, query: &RowsQuery) -> bool {
 }
 
 /// The rows of a page, in order, as a batch.
-pub(super) fn page(mut found: Vec<Found>, query: &RowsQuery) -> Part<Option<Batch>> {
+pub(super) fn page(mut found: Vec<FoundRow>, query: &RowsQuery) -> Part<Option<Batch>> {
     found.sort_unstable_by(|(a_ns, a, _), (b_ns, b, _)| {
         let by_time = a_ns.cmp(b_ns);
         if query.newest_first { by_time.reverse() } else { by_time }.then_with(|| a.cmp(b))
@@ -149,7 +149,7 @@ pub(super) fn page(mut found: Vec<Found>, query: &RowsQuery) -> Part<Option<Batc
 }
 
 /// Rows as a batch, with those columns or all.
-fn batch<'a>(rows: impl Iterator<Item = &'a Found>, wanted: Option<&[String]>) -> Part<Option<Batch>> {
+fn batch<'a>(rows: impl Iterator<Item = &'a FoundRow>, wanted: Option<&[String]>) -> Part<Option<Batch>> {
     let is_wanted = |name: &str| wanted.is_none_or(|wanted| wanted.iter().any(|column| column == name));
     let mut builder = BatchBuilder::new(Table::GpuEvents);
     let mut refused: Option<ValueError> = None;
@@ -220,7 +220,7 @@ mod tests {
 
     #[test]
     fn a_row_of_a_clock_ahead_counts_when_its_time_has_come_although_nothing_else_comes() {
-        let mut kept = Kept::new(&CollectorSettings::of(&[]).unwrap());
+        let mut kept = KeptGpus::new(&CollectorSettings::of(&[]).unwrap());
         kept.live = LiveFleet::new(FleetBounds { ahead_max_ns: 0, ..FleetBounds::default() });
         let now_ns = clock::now_ns();
         let soon_ns = now_ns + SECOND_NS;
@@ -238,7 +238,7 @@ mod tests {
         const ROOM: usize = 64 << 10;
         let settings = CollectorSettings::of(&[("collector.cache_bytes", "64KiB".into())]).unwrap();
         let check = |case: &str, rows_min: usize, batch: &dyn Fn(i64) -> Batch| {
-            let mut kept = Kept::new(&settings);
+            let mut kept = KeptGpus::new(&settings);
             for time_ns in 0..900 {
                 // Now and then a row of a time that is there.
                 kept.take(&[batch(time_ns), batch(time_ns / 7 * 7)]);

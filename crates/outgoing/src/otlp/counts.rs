@@ -4,17 +4,17 @@ use std::sync::atomic::AtomicU64;
 
 use gpuvitals_core::figures::{Family, Kind};
 
-use crate::counts::{Counts, read};
+use crate::counts::{ReceiverCounts, read};
 use crate::verdict::{Standing, Verdict};
 
 /// Counts of both signals. A receiver may take one of them and not the other.
 #[derive(Debug, Default)]
 pub(super) struct OtlpCounts {
-    pub(super) spans: Counts,
+    pub(super) spans: ReceiverCounts,
     /// Spans that wait to be sent, or are being sent.
     pub(super) spans_waiting: AtomicU64,
     /// Of metrics the data points.
-    pub(super) points: Counts,
+    pub(super) points: ReceiverCounts,
 }
 
 impl OtlpCounts {

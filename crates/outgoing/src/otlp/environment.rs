@@ -3,25 +3,25 @@
 use gpuvitals_settings::Variable;
 
 /// Theirs and ours.
-const VARIABLES: [(&str, &str, Form); 12] = [
-    ("OTEL_EXPORTER_OTLP_ENDPOINT", "GPUVITALS_OTLP_ENDPOINT", Form::Same),
-    ("OTEL_EXPORTER_OTLP_PROTOCOL", "GPUVITALS_OTLP_PROTOCOL", Form::Same),
-    ("OTEL_EXPORTER_OTLP_CERTIFICATE", "GPUVITALS_OTLP_CA", Form::Same),
-    ("OTEL_EXPORTER_OTLP_TIMEOUT", "GPUVITALS_OTLP_TIMEOUT", Form::Milliseconds),
-    ("OTEL_METRIC_EXPORT_INTERVAL", "GPUVITALS_OTLP_INTERVAL", Form::Milliseconds),
-    ("OTEL_SERVICE_NAME", "GPUVITALS_OTLP_SERVICE_NAME", Form::Same),
-    ("OTEL_RESOURCE_ATTRIBUTES", "GPUVITALS_OTLP_RESOURCE_ATTRIBUTES", Form::Same),
-    ("OTEL_TRACES_SAMPLER", "GPUVITALS_OTLP_SAMPLER", Form::Same),
-    ("OTEL_TRACES_SAMPLER_ARG", "GPUVITALS_OTLP_SAMPLER_ARG", Form::Same),
-    ("OTEL_TRACES_EXPORTER", "GPUVITALS_OTLP_TRACES", Form::Exporter),
-    ("OTEL_METRICS_EXPORTER", "GPUVITALS_OTLP_METRICS", Form::Exporter),
+const VARIABLES: [(&str, &str, ValueForm); 12] = [
+    ("OTEL_EXPORTER_OTLP_ENDPOINT", "GPUVITALS_OTLP_ENDPOINT", ValueForm::Same),
+    ("OTEL_EXPORTER_OTLP_PROTOCOL", "GPUVITALS_OTLP_PROTOCOL", ValueForm::Same),
+    ("OTEL_EXPORTER_OTLP_CERTIFICATE", "GPUVITALS_OTLP_CA", ValueForm::Same),
+    ("OTEL_EXPORTER_OTLP_TIMEOUT", "GPUVITALS_OTLP_TIMEOUT", ValueForm::Milliseconds),
+    ("OTEL_METRIC_EXPORT_INTERVAL", "GPUVITALS_OTLP_INTERVAL", ValueForm::Milliseconds),
+    ("OTEL_SERVICE_NAME", "GPUVITALS_OTLP_SERVICE_NAME", ValueForm::Same),
+    ("OTEL_RESOURCE_ATTRIBUTES", "GPUVITALS_OTLP_RESOURCE_ATTRIBUTES", ValueForm::Same),
+    ("OTEL_TRACES_SAMPLER", "GPUVITALS_OTLP_SAMPLER", ValueForm::Same),
+    ("OTEL_TRACES_SAMPLER_ARG", "GPUVITALS_OTLP_SAMPLER_ARG", ValueForm::Same),
+    ("OTEL_TRACES_EXPORTER", "GPUVITALS_OTLP_TRACES", ValueForm::Exporter),
+    ("OTEL_METRICS_EXPORTER", "GPUVITALS_OTLP_METRICS", ValueForm::Exporter),
     // Last, so that it holds over an endpoint.
-    ("OTEL_SDK_DISABLED", "GPUVITALS_OTLP_ENDPOINT", Form::Disabled),
+    ("OTEL_SDK_DISABLED", "GPUVITALS_OTLP_ENDPOINT", ValueForm::Disabled),
 ];
 
 /// How a value of theirs becomes one of ours.
 #[derive(Clone, Copy)]
-enum Form {
+enum ValueForm {
     Same,
     /// A number without a unit.
     Milliseconds,
@@ -62,7 +62,7 @@ pub fn unread(variables: impl Iterator<Item = Variable>) -> impl Iterator<Item =
     })
 }
 
-impl Form {
+impl ValueForm {
     fn ours(self, value: String) -> Option<String> {
         match self {
             Self::Milliseconds if value.trim().bytes().all(|digit| digit.is_ascii_digit()) => {

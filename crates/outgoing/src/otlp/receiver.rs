@@ -19,7 +19,7 @@ use super::convert::{Times, metrics};
 use super::counts::{OtlpCounts, tell};
 use super::resource::SCOPE;
 use super::transport::Transport;
-use crate::counts::Counts;
+use crate::counts::ReceiverCounts;
 use crate::families::FamilyParts;
 use crate::receiver::{Packed, Receiver, SAMPLES_MAX};
 use crate::verdict::{Standing, Verdict};
@@ -70,7 +70,7 @@ impl Receiver for OtlpReceiver {
     const SAMPLES: &str = "data points";
     type Form = ();
 
-    fn counts(&self) -> &Counts {
+    fn counts(&self) -> &ReceiverCounts {
         &self.counts.points
     }
 

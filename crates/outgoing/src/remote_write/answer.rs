@@ -10,7 +10,7 @@ const WRITTEN: &str = "x-prometheus-remote-write-samples-written";
 
 /// An answer, as far as it is read.
 #[derive(Debug)]
-pub(super) struct Answer {
+pub(super) struct ReceiverAnswer {
     pub(super) status: StatusCode,
     pub(super) headers: HeaderMap,
     /// The beginning of its text.
@@ -19,7 +19,7 @@ pub(super) struct Answer {
 
 /// How the receiver was asked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Asked {
+pub(super) enum AskedVersion {
     /// In 1.0.
     One,
     /// In 2.0, and nothing else.
@@ -28,18 +28,18 @@ pub(super) enum Asked {
     TwoFirst,
 }
 
-impl Answer {
+impl ReceiverAnswer {
     /// What it means for so many samples; none: they are to be sent in version 1.0.
-    pub(super) fn verdict(&self, asked: Asked, samples: u64) -> Option<Verdict> {
+    pub(super) fn verdict(&self, asked: AskedVersion, samples: u64) -> Option<Verdict> {
         let status = self.status;
         if status == StatusCode::TOO_MANY_REQUESTS || status.is_server_error() {
             return Some(Verdict::Later { reason: self.reason(), after: retry_after(&self.headers) });
         }
         let written = match (asked, self.written()) {
-            (Asked::One, _) if status.is_success() => samples,
+            (AskedVersion::One, _) if status.is_success() => samples,
             // A receiver of 1.0 that does not look at the type finds an empty request, and is content.
-            (Asked::TwoFirst, None) if status.is_success() => return None,
-            (Asked::TwoFirst, _) if status == StatusCode::UNSUPPORTED_MEDIA_TYPE => return None,
+            (AskedVersion::TwoFirst, None) if status.is_success() => return None,
+            (AskedVersion::TwoFirst, _) if status == StatusCode::UNSUPPORTED_MEDIA_TYPE => return None,
             (_, written) => written.unwrap_or(0).min(samples),
         };
         Some(if written == samples {
@@ -73,11 +73,11 @@ mod tests {
 
     use super::*;
 
-    fn answer(status: u16, headers: &[(&'static str, &str)]) -> Answer {
+    fn answer(status: u16, headers: &[(&'static str, &str)]) -> ReceiverAnswer {
         let headers = headers
             .iter()
             .map(|(name, value)| (HeaderName::from_static(name), HeaderValue::from_str(value).unwrap()));
-        Answer {
+        ReceiverAnswer {
             status: StatusCode::from_u16(status).unwrap(),
             headers: headers.collect(),
             text: String::new(),
@@ -86,7 +86,7 @@ mod tests {
 
     #[test]
     fn an_answer_settles_a_request_or_has_it_sent_again() {
-        use Asked::{One, Two, TwoFirst};
+        use AskedVersion::{One, Two, TwoFirst};
         let wrote = |samples| [(WRITTEN, samples)];
         let pause = |time| [("retry-after", time)];
         let taken = Some(Verdict::Taken { left_out: 0 });

@@ -2,10 +2,10 @@
 
 use gpuvitals_core::figures::{Family, Kind};
 
-use crate::counts::Counts;
+use crate::counts::ReceiverCounts;
 
 /// As families; so many samples wait.
-pub(super) fn families(counts: &Counts, waiting: u64) -> Vec<Family> {
+pub(super) fn families(counts: &ReceiverCounts, waiting: u64) -> Vec<Family> {
     let dropped = [
         ("limit", &counts.no_room),
         ("age", &counts.too_old),

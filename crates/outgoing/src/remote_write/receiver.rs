@@ -9,11 +9,11 @@ use gpuvitals_core::{causes, clock};
 use http::HeaderValue;
 use http::header::{CONTENT_ENCODING, CONTENT_TYPE, USER_AGENT};
 
-use super::answer::{Answer, Asked};
+use super::answer::{AskedVersion, ReceiverAnswer};
 use super::packing::{Described, Version, older, pack};
 use super::series::Tracker;
 use super::settings::{ProtocolVersion, RemoteWriteSettings};
-use crate::counts::{Counts, add};
+use crate::counts::{ReceiverCounts, add};
 use crate::families::FamilyParts;
 use crate::receiver::{Packed, Receiver};
 use crate::verdict::{Standing, Verdict};
@@ -28,7 +28,7 @@ const VERSION: &str = "x-prometheus-remote-write-version";
 pub(super) struct PrometheusReceiver {
     settings: RemoteWriteSettings,
     http: ureq::Agent,
-    counts: Counts,
+    counts: ReceiverCounts,
     speaks_2: AtomicBool,
     told: Mutex<Told>,
 }
@@ -52,32 +52,32 @@ impl PrometheusReceiver {
         Self {
             settings: settings.clone(),
             http,
-            counts: Counts::default(),
+            counts: ReceiverCounts::default(),
             speaks_2: AtomicBool::new(settings.protocol != ProtocolVersion::One),
             told: Mutex::new(Told { tracker, described: Described::default() }),
         }
     }
 
     /// The version that is spoken now, and whether it is a question.
-    fn asked(&self) -> Asked {
+    fn asked(&self) -> AskedVersion {
         match self.settings.protocol {
-            _ if !self.speaks_2.load(Ordering::Relaxed) => Asked::One,
-            ProtocolVersion::Auto => Asked::TwoFirst,
-            ProtocolVersion::One | ProtocolVersion::Two => Asked::Two,
+            _ if !self.speaks_2.load(Ordering::Relaxed) => AskedVersion::One,
+            ProtocolVersion::Auto => AskedVersion::TwoFirst,
+            ProtocolVersion::One | ProtocolVersion::Two => AskedVersion::Two,
         }
     }
 
     fn version(&self) -> Version {
-        if self.asked() == Asked::One { Version::One } else { Version::Two }
+        if self.asked() == AskedVersion::One { Version::One } else { Version::Two }
     }
 
     /// # Errors
     /// When no answer comes, or a file with a secret cannot be used.
-    async fn post(&self, body: Bytes, asked: Asked) -> Result<Answer, String> {
+    async fn post(&self, body: Bytes, asked: AskedVersion) -> Result<ReceiverAnswer, String> {
         let mut headers = self.settings.headers().map_err(|error| causes(&error))?;
         let (content, version) = match asked {
-            Asked::One => ("application/x-protobuf", "0.1.0"),
-            Asked::Two | Asked::TwoFirst => {
+            AskedVersion::One => ("application/x-protobuf", "0.1.0"),
+            AskedVersion::Two | AskedVersion::TwoFirst => {
                 ("application/x-protobuf;proto=io.prometheus.write.v2.Request", "2.0.0")
             }
         };
@@ -97,7 +97,7 @@ impl PrometheusReceiver {
             // Its beginning says enough, and the status more.
             let _cut_off = body.as_reader().take(ECHO_MAX).read_to_end(&mut text);
             let text = String::from_utf8_lossy(&text).into_owned();
-            Ok::<_, ureq::Error>(Answer { status: head.status, headers: head.headers, text })
+            Ok::<_, ureq::Error>(ReceiverAnswer { status: head.status, headers: head.headers, text })
         });
         let answer = posting.await.map_err(|error| error.to_string())?;
         answer.map_err(|error| causes(&error))
@@ -109,7 +109,7 @@ impl Receiver for PrometheusReceiver {
     const SAMPLES: &str = "samples";
     type Form = Version;
 
-    fn counts(&self) -> &Counts {
+    fn counts(&self) -> &ReceiverCounts {
         &self.counts
     }
 
@@ -128,7 +128,7 @@ impl Receiver for PrometheusReceiver {
         loop {
             let asked = self.asked();
             let body = match (request.form, asked) {
-                (Version::Two, Asked::One) => older(&request.body).map(Bytes::from),
+                (Version::Two, AskedVersion::One) => older(&request.body).map(Bytes::from),
                 _ => Some(request.body.clone()),
             };
             let Some(body) = body else {
