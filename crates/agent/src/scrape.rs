@@ -143,6 +143,7 @@ mod tests {
     use gpuvitals_core::catalogue::Series;
     use gpuvitals_core::{Identity, IdentityColumn, MetricId};
     use gpuvitals_exposition::{Compat, ExpositionConfig};
+    use gpuvitals_rig::waiting;
     use gpuvitals_sources::probe::{Driver, Due, Probe, ProbeError, Reading};
     use gpuvitals_sources::sampler::{Sampler, SamplerConfig};
 
@@ -229,6 +230,7 @@ mod tests {
             scrapes.push((now_s, shown));
         }
         drop(stop);
+        waiting::until("the end of the feed", || feed.is_finished(), |is_over| *is_over);
         feed.join().unwrap();
         let lateness = node.sampler().stats()[0].lateness.quantile(1.0).unwrap().as_secs_f64();
         let tick_s = interval.as_secs_f64();

@@ -175,6 +175,7 @@ mod tests {
     use std::sync::mpsc;
     use std::task::{Context, Waker};
 
+    use gpuvitals_rig::waiting::{PATIENCE, soon};
     use gpuvitals_settings::Section;
     use gpuvitals_store::{Store, StoreConfig};
     use tokio::sync::oneshot;
@@ -192,7 +193,7 @@ mod tests {
             let (go_on, may_go_on) = mpsc::sync_channel(1);
             let mut answer = memory.ask::<()>(move |_| {
                 begun.send(()).unwrap();
-                may_go_on.recv().unwrap();
+                may_go_on.recv_timeout(PATIENCE).expect("leave to go on");
                 Part::whole(())
             });
             tokio::select! {
@@ -208,6 +209,6 @@ mod tests {
         for go_on in working {
             go_on.send(()).unwrap();
         }
-        assert!(rows.await.unwrap().answer.batch.is_none());
+        assert!(soon("an answer with a reader", rows).await.unwrap().answer.batch.is_none());
     }
 }

@@ -188,10 +188,10 @@ async fn backpressure_lets_everything_through_once() {
             }
         });
     }
-    producers.join_all().await;
+    timeout(Duration::from_mins(1), producers.join_all()).await.expect("publishers go on");
     let report = queue.shutdown().await;
     assert_eq!(report, DrainReport::default());
-    let done = consumers.join_all().await;
+    let done = timeout(Duration::from_mins(1), consumers.join_all()).await.expect("consumers come to an end");
     let of = |name| done.iter().filter(|(group, _)| *group == name).map(|(_, rows)| rows).sum::<u64>();
     assert_eq!((of("a"), of("b")), (5_000, 5_000));
 }

@@ -260,6 +260,7 @@ mod tests {
 
     use gpuvitals_core::history::{Aggregate, Selector};
     use gpuvitals_core::{MetricId, causes};
+    use gpuvitals_rig::waiting::{PATIENCE, soon};
     use tokio::sync::oneshot;
 
     use super::*;
@@ -274,7 +275,7 @@ mod tests {
         let (outcome, result) = oneshot::channel();
         let mut answer = store.work::<()>(move |inner, abandoned| {
             begun.send(()).unwrap();
-            may_go_on.recv().unwrap();
+            may_go_on.recv_timeout(PATIENCE).expect("leave to go on");
             let rows = inner.rows(&RowsQuery::of(Table::GpuEvents, 1), abandoned);
             let buckets = inner.buckets(&whole_day(), abandoned);
             outcome.send((rows.map(drop), buckets.map(drop))).unwrap();
@@ -286,7 +287,7 @@ mod tests {
         }
         drop(answer);
         go_on.send(()).unwrap();
-        let (rows, buckets) = result.await.unwrap();
+        let (rows, buckets) = soon("the end of what nobody waits for", result).await.unwrap();
         for error in [rows.unwrap_err(), buckets.unwrap_err()] {
             assert!(causes(&error).contains("nobody waits"), "{error}");
         }

@@ -3,6 +3,7 @@ use std::path::Path;
 use gpuvitals_log::fault::{FaultDisk, Op};
 use gpuvitals_queue::link::{Client, Credentials};
 use gpuvitals_queue::{Consumer as _, ContentType, PublishError, Receipt};
+use gpuvitals_rig::waiting::soon;
 use tempfile::TempDir;
 
 use super::*;
@@ -37,7 +38,7 @@ impl Upstream {
         let mut reader = self.queue.subscribe("t", "reader", &ConsumerOptions::default()).await.unwrap();
         let mut numbers = Vec::new();
         while (numbers.len() as u64) < stats.frames {
-            for delivery in reader.receive().await.unwrap() {
+            for delivery in soon("a frame that is held", reader.receive()).await.unwrap() {
                 numbers.push(number(&delivery.frame));
                 reader.ack(&[delivery.id]).await.unwrap();
             }
@@ -442,7 +443,7 @@ async fn a_full_spool_drains_over_the_network_before_new_rows() {
     let mut reader = broker.subscribe("t", "reader", &ConsumerOptions::default()).await.unwrap();
     let mut next = 0;
     while next <= frames {
-        for delivery in reader.receive().await.unwrap() {
+        for delivery in soon("a frame that is held", reader.receive()).await.unwrap() {
             assert_eq!(number(&delivery.frame), next, "oldest first");
             next += 1;
             reader.ack(&[delivery.id]).await.unwrap();

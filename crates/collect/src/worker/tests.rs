@@ -3,6 +3,7 @@ use std::sync::atomic::AtomicU64;
 use gpuvitals_log::fault::{Fault, FaultDisk, Op};
 use gpuvitals_queue::link::Client;
 use gpuvitals_queue::{ConsumerOptions, ContentType, Encoding, Frame, Queue, QueueClock, QueueConfig};
+use gpuvitals_rig::waiting::{soon, watched};
 use gpuvitals_store::{FileSteps, Store, StoreConfig};
 
 use super::*;
@@ -42,12 +43,13 @@ async fn at_work(
 /// What became of a queue's frames that one worker took until the queue was empty.
 async fn collected_from(queue: &Queue, store: &Store, progress: Arc<CollectorProgress>) -> Vec<String> {
     let worker = tokio::spawn(at_work(queue, store, progress).await);
-    while queue.topic_stats("gpus").unwrap().messages > 0 {
+    let is_empty = || {
         assert!(!worker.is_finished(), "the worker ended before the queue was empty");
-        tokio::task::yield_now().await;
-    }
+        queue.topic_stats("gpus").unwrap().messages == 0
+    };
+    watched("an empty queue", is_empty).await;
     let drained = queue.shutdown().await;
-    assert!(matches!(worker.await.unwrap(), Ended::Queue(ReceiveError::Closed)));
+    assert!(matches!(soon("the worker's end", worker).await.unwrap(), Ended::Queue(ReceiveError::Closed)));
     assert!(drained.left.is_empty(), "everything was settled: {drained:?}");
     let dead = queue.dead_letters("gpus", 0, 10).await.unwrap();
     dead.iter().map(|letter| letter.facts.reason.to_string()).collect()
@@ -264,21 +266,20 @@ async fn a_frame_with_bad_rows_waits_while_the_queue_takes_no_dead_letters() {
         while queue.publish("filler", Frame::new(ContentType::Json, 1, vec![b' '; size])).await.is_ok() {}
     }
     let worker = tokio::spawn(worker);
-    while progress.health().status == gpuvitals_core::Status::Healthy {
+    let is_not_well = || {
         assert!(!worker.is_finished());
-        tokio::task::yield_now().await;
-    }
+        progress.health().status != gpuvitals_core::Status::Healthy
+    };
+    watched("a word of the full disk", is_not_well).await;
     let reason = progress.health().reason;
     assert!(reason.starts_with("the queue takes no dead letters: "), "{reason}");
     assert_eq!(power(&store, "GPU-2"), Some(7.0), "its good row is stored");
     assert_eq!(queue.topic_stats("gpus").unwrap().messages, 2, "it is not acknowledged");
     disk.set_capacity(None);
-    while queue.topic_stats("gpus").unwrap().messages > 0 {
-        tokio::task::yield_now().await;
-    }
+    watched("an empty queue", || queue.topic_stats("gpus").unwrap().messages == 0).await;
     assert_eq!(queue.dead_letters("gpus", 0, 10).await.unwrap().len(), 1);
     assert_eq!(progress.health().status, gpuvitals_core::Status::Healthy);
     queue.shutdown().await;
-    assert!(matches!(worker.await.unwrap(), Ended::Queue(ReceiveError::Closed)));
+    assert!(matches!(soon("the worker's end", worker).await.unwrap(), Ended::Queue(ReceiveError::Closed)));
     store.close().await.unwrap();
 }

@@ -140,6 +140,7 @@ async fn a_bit_that_turns_in_the_newest_checkpoint_loses_nothing() {
         let before = newest(&disk).unwrap();
         queue.publish(TOPIC, frame(300 + held)).await.unwrap();
         held += 1;
+        assert!(held < 1_000, "what is synced last is always a checkpoint");
         let crashed = disk.crashed(0);
         if newest(&crashed).unwrap().place == before.place {
             break (crashed, before);

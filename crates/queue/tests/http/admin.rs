@@ -7,6 +7,7 @@ use gpuvitals_core::time;
 use gpuvitals_listener::{Access, Listener, PortKind, TokenScope, Tokens, WebOrigin};
 use gpuvitals_queue::server::{HttpLimits, ServerConfig, scope};
 use gpuvitals_queue::{Consumer as _, ConsumerOptions, QueueConfig};
+use gpuvitals_rig::waiting;
 use gpuvitals_settings::{Section, Typed as _};
 use serde_json::{Value, json};
 
@@ -256,7 +257,8 @@ fn promtool(text: &str) {
         .spawn();
     let mut tool = started.expect("promtool runs; scripts/need promtool installs it");
     tool.stdin.take().unwrap().write_all(text.as_bytes()).unwrap();
+    let status = waiting::ended(&mut tool);
     let output = tool.wait_with_output().unwrap();
     let said = [output.stdout, output.stderr].concat();
-    assert!(output.status.success() && said.is_empty(), "{}", String::from_utf8_lossy(&said));
+    assert!(status.success() && said.is_empty(), "{}", String::from_utf8_lossy(&said));
 }

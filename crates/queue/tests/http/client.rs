@@ -2,6 +2,7 @@
 
 use std::net::SocketAddr;
 
+use gpuvitals_rig::waiting::soon;
 use serde_json::Value;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
@@ -65,11 +66,14 @@ pub(crate) async fn post(at: SocketAddr, path: &str, headers: &[(&str, &str)], b
 
 /// Writes all of `bytes`, and only then reads the answer.
 pub(crate) async fn say(at: SocketAddr, bytes: &[u8]) -> Answer {
-    let mut stream = TcpStream::connect(at).await.unwrap();
-    stream.write_all(bytes).await.unwrap();
-    let mut answer = Vec::new();
-    stream.read_to_end(&mut answer).await.unwrap();
-    let answer = String::from_utf8(answer).unwrap();
+    let told = async {
+        let mut stream = TcpStream::connect(at).await.unwrap();
+        stream.write_all(bytes).await.unwrap();
+        let mut answer = Vec::new();
+        stream.read_to_end(&mut answer).await.unwrap();
+        answer
+    };
+    let answer = String::from_utf8(soon("an answer and its end", told).await).unwrap();
     let (head, body) = answer.split_once("\r\n\r\n").expect("an answer has a head");
     let status = head.split(' ').nth(1).unwrap().parse().unwrap();
     let chunked = head.to_ascii_lowercase().contains("transfer-encoding: chunked");

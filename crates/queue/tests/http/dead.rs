@@ -7,6 +7,7 @@ use gpuvitals_queue::server::{HttpLimits, ServerConfig};
 use gpuvitals_queue::{
     Consumer as _, ConsumerOptions, ContentType, Encoding, Frame, Nack, NackKind, QueueConfig, WhenFull,
 };
+use gpuvitals_rig::waiting::soon;
 use http_body_util::BodyExt as _;
 use serde_json::{Value, json};
 use tokio::time::Instant;
@@ -20,7 +21,7 @@ use crate::world::{World, message, messages};
 async fn kill(world: &World) {
     let mut consumer = world.queue.subscribe("t", "g", &ConsumerOptions::default()).await.unwrap();
     while world.queue.topic_stats("t").unwrap().messages > 0 {
-        for delivery in consumer.receive().await.unwrap() {
+        for delivery in soon("a frame that is held", consumer.receive()).await.unwrap() {
             let (id, reason) = (delivery.id, "no such column".into());
             consumer.nack(&[Nack { id, kind: NackKind::Reject, reason }]).await.unwrap();
         }

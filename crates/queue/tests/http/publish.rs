@@ -4,6 +4,7 @@ use gpuvitals_core::batch::Value as Number;
 use gpuvitals_core::{BatchBuilder, Identity, IdentityColumn, Origin, Table, catalogue, wire};
 use gpuvitals_queue::server::http::HttpLimits;
 use gpuvitals_queue::{ContentType, Encoding, QueueConfig};
+use gpuvitals_rig::waiting::soon;
 use serde_json::json;
 use tokio::task::JoinSet;
 
@@ -263,9 +264,7 @@ async fn a_hundred_publishers_at_once_lose_nothing() {
             }
         });
     }
-    while let Some(done) = publishers.join_next().await {
-        done.unwrap();
-    }
+    soon("the end of all publishers", publishers.join_all()).await;
     let frames = world.frames("t").await;
     let mut numbers: Vec<u64> =
         frames.iter().flat_map(|(_, m)| m).map(|m| m["fields"]["number"].as_u64().unwrap()).collect();

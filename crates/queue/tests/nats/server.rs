@@ -9,6 +9,7 @@ use std::sync::{Arc, Mutex as StdMutex};
 use std::time::Duration;
 
 use gpuvitals_queue::link::QueueUrl;
+use gpuvitals_rig::waiting;
 use tempfile::TempDir;
 use tokio::sync::{Mutex, MutexGuard, watch};
 use tokio::time::{Instant, sleep, timeout};
@@ -97,7 +98,7 @@ impl Server {
     pub(crate) fn kill(&mut self) {
         if let Some(mut child) = self.child.take() {
             child.kill().unwrap();
-            child.wait().unwrap();
+            waiting::ended(&mut child);
         }
     }
 
