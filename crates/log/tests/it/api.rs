@@ -3,7 +3,7 @@
 use std::io::ErrorKind;
 use std::sync::{Arc, Mutex, mpsc};
 
-use crate::bench::{append, commit_here, open, open_with, payload, records, reread, sequences, tiny};
+use crate::bench::{append, commit_here, heard, open, open_with, payload, records, reread, sequences, tiny};
 use bytes::Bytes;
 use gpuvitals_log::fault::{Fault, FaultDisk, Op};
 use gpuvitals_log::{Appended, CommitOn, Disk, Durability, FsDisk, Log, LogConfig, LogError, Shorter};
@@ -87,7 +87,7 @@ fn concurrent_appends_share_a_sync() {
         })
         .collect();
     for _ in 0..8 {
-        all_submitted.recv().expect("receive");
+        heard("a thread that has appended", &all_submitted);
     }
     assert_eq!(log.stats().queued, 8);
     disk.release_syncs();
@@ -249,10 +249,10 @@ fn a_lone_record_is_committed_by_its_caller_and_others_by_the_writer() {
     let (log, _) = open(&disk);
     let here = std::thread::current().id();
     // No segment yet: making one is the writer's.
-    let (thread, first) = append_reporting_thread(&log, 1).recv().expect("an answer");
+    let (thread, first) = heard("an answer", &append_reporting_thread(&log, 1));
     assert!(thread != here && first.sequence == 1);
     // The writer has answered before it goes to sleep: until then it also takes the next one.
-    let outcomes = (2..1_000).map(|number| append_reporting_thread(&log, number).recv().expect("an answer"));
+    let outcomes = (2..1_000).map(|number| heard("an answer", &append_reporting_thread(&log, number)));
     let lone = outcomes.map(|(thread, told)| (thread == here, told.sequence)).find(|(is_here, _)| *is_here);
     let (_, last) = lone.expect("an answer within the call");
     let counts = |log: &Log| (log.stats().groups, log.stats().syncs);
@@ -265,7 +265,7 @@ fn a_lone_record_is_committed_by_its_caller_and_others_by_the_writer() {
     assert!(behind.try_recv().is_err());
     disk.release_syncs();
     assert_eq!(held.wait().expect("append").sequence, last + 1);
-    let (thread, behind) = behind.recv().expect("an answer");
+    let (thread, behind) = heard("an answer", &behind);
     assert!(thread != here && behind.sequence == last + 2);
     // Several enqueued records go to the writer too, as one group. The writer is held at the record before them:
     // it may still be awake and would take the first alone.
@@ -283,7 +283,7 @@ fn a_lone_record_is_committed_by_its_caller_and_others_by_the_writer() {
     disk.release_syncs();
     assert_eq!(held.wait().expect("append").sequence, last + 3);
     for _ in 0..2 {
-        let (thread, outcome) = outcomes.recv().expect("an answer");
+        let (thread, outcome) = heard("an answer", &outcomes);
         assert!(thread != here && outcome.is_ok());
     }
     assert_eq!(log.stats().groups, groups + 2);
@@ -307,7 +307,7 @@ fn a_shorter_part_is_written_in_its_segment_alone() {
         let shorter = Shorter { segment, part: Bytes::from_static(part) };
         log.enqueue_with(1, payload, Some(shorter), Durability::Synced, told);
         log.commit(CommitOn::Writer);
-        let place = outcome.recv().expect("an answer").place;
+        let place = heard("an answer", &outcome).place;
         let read = log.read(place).expect("a record").payload;
         assert_eq!(read.len(), place.payload_len());
         (place, read)
@@ -391,7 +391,7 @@ fn the_queue_is_bounded() {
     assert_eq!((log.stats().queued, log.stats().refused), (5, 1));
     disk.release_syncs();
     assert_eq!(held.wait().expect("append").sequence, 2);
-    assert_eq!(told.recv().expect("an answer").expect("append").sequence, 7);
+    assert_eq!(heard("an answer", &told).expect("append").sequence, 7);
     log.close().expect("close");
     let outcomes: Vec<u64> =
         outcomes.lock().expect("lock").drain(..).map(|outcome| outcome.expect("append").sequence).collect();
@@ -485,7 +485,7 @@ fn a_callback_may_hold_the_last_handle() {
         }),
     );
     drop(log);
-    assert_eq!(outcome.recv().expect("receive").expect("append").sequence, 1);
+    assert_eq!(heard("an answer", &outcome).expect("append").sequence, 1);
 }
 
 #[test]

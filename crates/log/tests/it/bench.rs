@@ -1,5 +1,8 @@
 //! The bench the log is tested on: small logs on a disk that can fail.
 
+use std::sync::mpsc::Receiver;
+use std::time::Duration;
+
 use bytes::Bytes;
 use gpuvitals_log::fault::FaultDisk;
 use gpuvitals_log::{Appended, CommitOn, Disk, Durability, Log, LogConfig, LogError, Record, Recovery};
@@ -28,6 +31,22 @@ pub(crate) fn open_with(disk: impl Disk, config: LogConfig) -> (Log, Recovery) {
 pub(crate) fn payload(number: u64) -> Bytes {
     let len = 1 + usize::try_from(number * 37 % 300).expect("small");
     number.to_le_bytes().into_iter().cycle().take(len).collect::<Vec<u8>>().into()
+}
+
+/// What a callback tells.
+pub(crate) fn heard<T>(what: &str, outcome: &Receiver<T>) -> T {
+    outcome.recv_timeout(Duration::from_mins(2)).unwrap_or_else(|error| panic!("{what} never came: {error}"))
+}
+
+/// Appends until it is so; the next number.
+pub(crate) fn append_until(log: &Log, what: &str, first: u64, is_so: impl Fn() -> bool) -> u64 {
+    let mut number = first;
+    while !is_so() {
+        assert!(number - first < 10_000, "{what} never came");
+        append(log, number);
+        number += 1;
+    }
+    number
 }
 
 pub(crate) fn append(log: &Log, number: u64) -> u64 {
@@ -74,5 +93,5 @@ pub(crate) fn commit_here(
         Box::new(move |result| drop(done.send(result))),
     );
     log.commit(CommitOn::Caller);
-    outcome.recv().expect("an answer")
+    heard("an answer", &outcome)
 }

@@ -4,7 +4,7 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, mpsc};
 
-use crate::bench::{append, open_with, payload, tiny};
+use crate::bench::{append, append_until, heard, open_with, payload, tiny};
 use gpuvitals_log::{DISPLACED, DirectoryLock, Durability, FsDisk, Log, LogError};
 
 #[test]
@@ -72,9 +72,7 @@ fn a_log_whose_segment_was_removed_or_cut_answers_nothing_as_synced() {
 fn a_look_finds_any_segment_that_is_not_in_its_place() {
     for oldest in [true, false] {
         let (directory, log) = opened();
-        while log.stats().segments < 3 {
-            append(&log, 1);
-        }
+        append_until(&log, "a third segment", 1, || log.stats().segments >= 3);
         assert!(look(&log).is_ok());
         let segments = segments(directory.path());
         let segment = if oldest { segments.first() } else { segments.last() }.expect("a segment");
@@ -96,9 +94,7 @@ fn a_look_finds_a_segment_that_was_copied_back_or_is_not_whole() {
     let displacements: [fn(&Path); 3] = [cut, cut, copied_back];
     for (place, displace) in displacements.into_iter().enumerate() {
         let (directory, log) = opened();
-        while log.stats().segments < 3 {
-            append(&log, 1);
-        }
+        append_until(&log, "a third segment", 1, || log.stats().segments >= 3);
         displace(&segments(directory.path())[place]);
         let found = (0..2).find_map(|_| look(&log).err()).expect("it is missed");
         let LogError::Poisoned { source, .. } = &found else { panic!("{found:?}") };
@@ -112,9 +108,7 @@ fn the_end_of_a_segment_is_noted_with_its_first_sync() {
     let lock = Arc::new(DirectoryLock::take(directory.path()).expect("lock"));
     let (log, _) = open_with(FsDisk::under(&lock, directory.path()).expect("disk"), tiny());
     for segments in 1..4 {
-        while log.stats().segments < segments {
-            append(&log, 1);
-        }
+        append_until(&log, "another segment", 1, || log.stats().segments >= segments);
         assert_eq!(lock.noted_end(), log.stats().next_sequence, "in segment {segments}");
     }
     append(&log, 1);
@@ -135,7 +129,7 @@ fn opened() -> (tempfile::TempDir, Log) {
 fn look(log: &Log) -> Result<u64, LogError> {
     let (answer, outcome) = mpsc::sync_channel(1);
     log.check_with(Box::new(move |looked| drop(answer.send(looked))));
-    outcome.recv().expect("an answer")
+    heard("what it sees", &outcome)
 }
 
 /// The files of the segments in order.

@@ -7,7 +7,7 @@ use bytes::Bytes;
 use gpuvitals_log::fault::{Fault, FaultDisk, Op, SECTOR_LEN};
 use gpuvitals_log::{Disk, Durability, FsDisk, Log, LogConfig, LogError, Recovery};
 
-use crate::bench::{append, files, open, open_with, payload, records, reread, sequences, tiny};
+use crate::bench::{append, append_until, files, open, open_with, payload, records, reread, sequences, tiny};
 
 const SEGMENT_LEN: usize = 4096;
 
@@ -16,21 +16,15 @@ fn one_spare() -> LogConfig {
 }
 
 /// Appends until a new segment begins, and returns the next number.
-fn fill(log: &Log, mut number: u64) -> u64 {
+fn fill(log: &Log, number: u64) -> u64 {
     let segments = log.stats().segments;
-    while log.stats().segments == segments {
-        append(log, number);
-        number += 1;
-    }
-    number
+    append_until(log, "a new segment", number, || log.stats().segments != segments)
 }
 
 /// Appends until a spare is asked for.
-fn fill_half(log: &Log, mut number: u64) {
-    while log.segments().last().expect("segment").bytes < SEGMENT_LEN as u64 / 2 + 1024 {
-        append(log, number);
-        number += 1;
-    }
+fn fill_half(log: &Log, number: u64) {
+    let is_half_full = || log.segments().last().expect("segment").bytes >= SEGMENT_LEN as u64 / 2 + 1024;
+    append_until(log, "half a segment", number, is_half_full);
 }
 
 /// A disk with a log whose last segment, recycled from a full one, has these three records, and the log's
@@ -46,10 +40,7 @@ fn recycled() -> (FaultDisk, String, [u64; 3]) {
         log.truncate_before(number).expect("truncate");
     }
     let segment = log.segments()[0];
-    while log.segments()[0].records < 3 {
-        append(&log, number);
-        number += 1;
-    }
+    append_until(&log, "a third record", number, || log.segments()[0].records >= 3);
     disk.finish_background();
     assert_eq!((files(&disk, "wal").len(), files(&disk, "spare").len()), (1, 1));
     log.close().expect("close");
