@@ -20,15 +20,15 @@ pub enum AgentError {
     /// The client of the queue.
     #[error("message_queue")]
     Connect(#[from] ConnectError),
-    /// The spool.
+    /// The spool cannot be opened.
     #[error("agent.spool_dir")]
     Spool(#[from] SpoolError),
-    /// A thread.
+    /// The system gives no thread.
     #[error("cannot start the thread {name}")]
     Thread {
-        /// Its name.
+        /// Name that the thread would have.
         name: &'static str,
-        /// Cause.
+        /// What the system says.
         #[source]
         source: io::Error,
     },

@@ -52,7 +52,7 @@ const PUBLISHING_SHARE: u32 = 4;
 /// What an agent is started with.
 #[derive(Debug)]
 pub struct Parts<'a> {
-    /// Its settings.
+    /// What it shows, publishes and spools.
     pub settings: &'a AgentSettings,
     /// How the machine is sampled.
     pub sampling: &'a Sampling,
@@ -60,9 +60,9 @@ pub struct Parts<'a> {
     pub attribution: &'a Attribution,
     /// The queue for the rows, if its address names one elsewhere.
     pub queue: &'a MessageQueue,
-    /// The machine.
+    /// Where the files of the machine are that it samples.
     pub machine: Machine,
-    /// Its devices.
+    /// The devices that a search of the machine has found.
     pub found: Discovery,
     /// The search for simulated GPUs, if these are asked for.
     pub simulated: Find,
@@ -70,7 +70,7 @@ pub struct Parts<'a> {
     pub beside: fn() -> Vec<Family>,
 }
 
-/// A running agent.
+/// An agent that samples and serves until it is shut down.
 #[derive(Debug)]
 pub struct Agent {
     node: Arc<Node>,

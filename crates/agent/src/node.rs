@@ -93,7 +93,6 @@ impl Node {
         self.publisher.as_deref()
     }
 
-    /// The sampler.
     pub(crate) fn sampler(&self) -> &Sampler {
         &self.sampler
     }

@@ -112,7 +112,7 @@ impl Publisher {
         (!lines.is_empty()).then(|| lines.join("; "))
     }
 
-    /// Its figures.
+    /// What became of its rows, as families of metrics.
     pub(crate) fn families(&self) -> Vec<Family> {
         let stats = self.spool.stats();
         let dropped = [

@@ -76,9 +76,9 @@ pub enum SpoolError {
 /// The queue upstream takes nothing.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Away {
-    /// Since when.
+    /// When an attempt failed for the first time after the last frame that was taken.
     pub since: Millis,
-    /// The last error.
+    /// Why the last attempt failed.
     pub reason: Arc<str>,
 }
 

@@ -331,7 +331,7 @@ impl ClockControl for AmdClocks {
     }
 }
 
-/// Refuses contradictions.
+/// Refuses a lock whose parts contradict each other.
 fn check(lock: &Lock) -> Result<(), ClockError> {
     let names_clock = lock.gpu_mhz.is_some() || lock.memory_mhz.is_some();
     let text = match lock.level {

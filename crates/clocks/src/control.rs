@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 /// What clocks are to be held at. What is none is left to the driver.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Lock {
-    /// The driver's policy.
+    /// How the driver itself chooses clocks.
     pub level: Option<Level>,
     /// GPU clock, MHz.
     pub gpu_mhz: Option<u32>,
@@ -22,11 +22,11 @@ pub struct Lock {
 /// and highest clocks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Level {
-    /// By load.
+    /// The driver follows the load.
     Auto,
-    /// Lowest clocks.
+    /// Every clock at its lowest.
     Low,
-    /// Highest clocks.
+    /// Every clock at its highest.
     High,
     /// Among manually allowed ones.
     Manual,
@@ -43,7 +43,7 @@ pub enum Level {
 }
 
 impl Level {
-    /// Every level.
+    /// Every level, in the order of the variants.
     pub const ALL: [Self; 9] = [
         Self::Auto,
         Self::Low,
@@ -114,7 +114,7 @@ impl fmt::Display for ClockStep {
     }
 }
 
-/// A planned change.
+/// A change of clocks that is planned and not made.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Plan {
     /// Steps of the change.
@@ -139,7 +139,7 @@ pub enum ClockError {
     /// The part or its driver cannot do this.
     #[error("{what} is not possible here: {why}")]
     NotSupported {
-        /// The request.
+        /// What was asked for, in words.
         what: String,
         /// The reason, and the alternatives.
         why: String,
@@ -152,7 +152,7 @@ pub enum ClockError {
     NoEffect {
         /// File or call.
         target: String,
-        /// The text written.
+        /// The text that was written.
         asked: String,
         /// The text read back.
         seen: String,
@@ -165,9 +165,9 @@ pub enum ClockError {
     Refused {
         /// File or call.
         target: String,
-        /// The text written.
+        /// The text that was written.
         text: String,
-        /// The driver's error.
+        /// What the driver answered.
         #[source]
         source: io::Error,
     },
@@ -185,7 +185,7 @@ pub enum ClockError {
     Unreadable {
         /// File or call.
         target: String,
-        /// The cause.
+        /// What the system said.
         #[source]
         source: io::Error,
     },
@@ -238,7 +238,7 @@ pub trait ClockControl: Send {
 pub struct ClocksFound {
     /// One for each GPU.
     pub controls: Vec<Box<dyn ClockControl>>,
-    /// The findings.
+    /// What the search has to say, of GPUs without control too.
     pub findings: Vec<Finding>,
 }
 

@@ -129,7 +129,7 @@ impl<'a> Held<'a> {
         Ok(Self { device, back: plan.back })
     }
 
-    /// The GPU.
+    /// The GPU whose clocks are held.
     pub fn identity(&self) -> &Arc<Identity> {
         self.device.identity()
     }

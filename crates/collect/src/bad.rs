@@ -19,7 +19,7 @@ const BLOCK: u64 = 64;
 /// The way of bad rows to the dead letters.
 #[derive(Debug)]
 pub(super) struct BadRows {
-    /// The collector's group.
+    /// Name of the group in which the collector reads.
     pub group: String,
     /// Publishes to the topic of dead letters.
     pub producer: AnyProducer,

@@ -32,7 +32,7 @@ const LOOK_PAUSE: Duration = Duration::from_secs(1);
 pub(crate) struct Terms {
     /// The destination of rows.
     pub sink: Arc<dyn Sink>,
-    /// Their counts.
+    /// Where what becomes of frames is counted.
     pub progress: Arc<CollectorProgress>,
     /// How long a delivery may take; extended for as long as the store needs.
     pub ack_timeout: Duration,
@@ -72,7 +72,7 @@ pub enum Ended {
     Queue(ReceiveError),
     /// The queue does not let it in.
     Refused(ConnectError),
-    /// A bug.
+    /// A thread that works on a frame panicked, which is a bug.
     Panicked(JoinError),
 }
 
@@ -127,7 +127,7 @@ pub(super) async fn watch(terms: Terms) -> Ended {
     }
 }
 
-/// A worker's frames.
+/// Frames that a worker has received and not settled.
 struct Holding {
     bad: Arc<BadRows>,
     /// Received, and to be stored next.

@@ -12,18 +12,18 @@ pub enum JsonlError {
     /// A system call on a file or the directory failed.
     #[error("cannot {action} {file}")]
     Io {
-        /// The operation: `writing`, `syncing` …
+        /// An infinitive: `write`, `sync` …
         action: &'static str,
         /// The file's name, or the directory.
         file: String,
-        /// Cause.
+        /// What the system or the wire format says.
         #[source]
         source: std::io::Error,
     },
     /// Another process writes JSON lines in this directory.
     #[error("{0} is in use by another process")]
     Locked(PathBuf),
-    /// The log.
+    /// The log cannot be opened, read or written.
     #[error("cannot use the log of the JSON lines")]
     Log(#[from] LogError),
     /// A record of the log that no version up to this one writes.
@@ -32,9 +32,9 @@ pub enum JsonlError {
          it is not opened, so that nothing is lost"
     )]
     UnknownRecord {
-        /// The record's number.
+        /// Number of the record in the log.
         sequence: u64,
-        /// Its kind.
+        /// Kind that the record says it has.
         kind: u8,
     },
     /// A record of the log whose rows this version cannot read.
@@ -43,9 +43,9 @@ pub enum JsonlError {
          so that nothing is lost"
     )]
     Undecodable {
-        /// The record's number.
+        /// Number of the record in the log.
         sequence: u64,
-        /// Cause.
+        /// What the system or the wire format says.
         #[source]
         source: wire::FramesError,
     },
@@ -55,7 +55,7 @@ pub enum JsonlError {
     /// The name of a GPU makes no file name.
     #[error("the file name of GPU {gpu} would have {len} bytes, more than {max}")]
     NameTooLong {
-        /// The GPU's key.
+        /// Key of the GPU, as it came.
         gpu: String,
         /// Bytes it would have.
         len: usize,

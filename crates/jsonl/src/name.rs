@@ -35,7 +35,7 @@ pub(crate) fn current(stem: &str) -> String {
     format!("{stem}{EXTENSION}")
 }
 
-/// A full file.
+/// Name of the full file with that number, from 1.
 pub(crate) fn full(stem: &str, number: u64) -> String {
     format!("{stem}{NUMBER_MARK}{number:08}{EXTENSION}")
 }

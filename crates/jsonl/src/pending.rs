@@ -18,7 +18,7 @@ use crate::name;
 /// The values of a row: column → JSON. Rows share the texts of a dictionary.
 pub(crate) type Cells = BTreeMap<Arc<str>, Arc<str>>;
 
-/// A row.
+/// A row on its way to a line: its values so far.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct LineRow {
     pub(crate) cells: Cells,
@@ -29,7 +29,7 @@ pub(crate) struct LineRow {
 /// Rows of one GPU.
 #[derive(Debug, Default)]
 pub(crate) struct GpuRows {
-    /// By time.
+    /// By time, nanoseconds UTC since 1970.
     pub(crate) rows: BTreeMap<i64, LineRow>,
     /// Bytes that these rows take as lines if none merges with another. More is never written of them.
     pub(crate) lines_len: usize,

@@ -25,17 +25,20 @@ const SYNC_AGE: Duration = Duration::from_secs(10);
 /// Outcome of [`Event::Flush`].
 pub(crate) type Flushed = Result<(), JsonlError>;
 
-/// The thread's events.
+/// What the thread that writes files is told.
 pub(crate) enum Event {
     /// The log has made these durable.
-    Durable { sequence: u64, batches: Vec<Batch>, room: OwnedSemaphorePermit },
+    Durable {
+        sequence: u64,
+        batches: Vec<Batch>,
+        room: OwnedSemaphorePermit,
+    },
     /// Write and sync everything.
     Flush(oneshot::Sender<Flushed>),
-    /// End.
     Close,
 }
 
-/// The thread's state.
+/// The state of the thread that writes files.
 pub(crate) struct Writer {
     shared: Arc<Shared>,
     log: Arc<Log>,

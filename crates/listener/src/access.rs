@@ -29,9 +29,9 @@ pub enum AccessError {
     /// The file of tokens.
     #[error("token_file: {}", path.display())]
     Tokens {
-        /// The file.
+        /// The file that `token_file` names.
         path: PathBuf,
-        /// Cause.
+        /// What is wrong with it.
         #[source]
         source: TokenError,
     },

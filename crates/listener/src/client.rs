@@ -78,7 +78,7 @@ impl BearerToken {
         Self::new(&text).ok_or_else(|| CredentialError::Token { setting, path: path.to_owned() })
     }
 
-    /// The secret itself.
+    /// The secret as text: for the one place that sends it.
     pub fn expose(&self) -> &str {
         self.0.to_str().ok().and_then(|text| text.strip_prefix(BEARER)).unwrap_or_default()
     }
@@ -104,9 +104,9 @@ pub enum CredentialError {
     File {
         /// The setting that names it.
         setting: &'static str,
-        /// The file.
+        /// The file as the settings name it.
         path: PathBuf,
-        /// Cause.
+        /// What the system or the library says.
         #[source]
         source: SecretError,
     },
@@ -115,7 +115,7 @@ pub enum CredentialError {
     Token {
         /// The setting that names it.
         setting: &'static str,
-        /// The file.
+        /// The file as the settings name it.
         path: PathBuf,
     },
     /// A line of it is no header.
@@ -162,9 +162,9 @@ pub enum DialError {
     /// A certificate or key that cannot be read.
     #[error("cannot read {}", path.display())]
     Credential {
-        /// The file.
+        /// The file as the settings name it.
         path: PathBuf,
-        /// Cause.
+        /// What the system or the library says.
         #[source]
         source: std::io::Error,
     },
@@ -173,7 +173,7 @@ pub enum DialError {
     Endpoint {
         /// The service's `host:port`.
         authority: String,
-        /// Cause.
+        /// What the system or the library says.
         #[source]
         source: tonic::transport::Error,
     },

@@ -80,12 +80,12 @@ impl Meter {
         self.connections.load(Ordering::Relaxed)
     }
 
-    /// Requests answered.
+    /// Requests that were answered since the start.
     pub fn requests(&self) -> u64 {
         self.routes().values().flat_map(|route| route.statuses.values()).sum()
     }
 
-    /// As families.
+    /// The counts as families of metrics.
     pub fn families(&self) -> Vec<Family> {
         let family =
             |name: &str, kind, help| Family::new(format!("gpuvitals_{}_{name}", self.service), kind, help);

@@ -279,7 +279,7 @@ impl Drop for Log {
     }
 }
 
-/// To the microsecond.
+/// Milliseconds, cut to whole microseconds.
 fn milliseconds(took: Duration) -> f64 {
     (took.as_secs_f64() * 1e6).round() / 1e3
 }

@@ -19,33 +19,33 @@ pub enum TlsError {
     /// A file cannot be read, or is not PEM.
     #[error("cannot read {}", path.display())]
     Pem {
-        /// The file.
+        /// The file as the settings name it.
         path: PathBuf,
-        /// Cause.
+        /// What the library says of it.
         #[source]
         source: PemError,
     },
     /// A file without a certificate.
     #[error("{}: there is no certificate in it", path.display())]
     NoCertificate {
-        /// The file.
+        /// The file as the settings name it.
         path: PathBuf,
     },
     /// Certificate and key cannot be used.
     #[error("cannot use certificate {} with its key", path.display())]
     Certificate {
-        /// The certificate's file.
+        /// The file of the certificate, as `tls_cert` names it.
         path: PathBuf,
-        /// Cause.
+        /// What the library says of it.
         #[source]
         source: rustls::Error,
     },
     /// The authorities of clients cannot be used.
     #[error("cannot use the authorities of clients in {}", path.display())]
     Authorities {
-        /// The file.
+        /// The file as the settings name it.
         path: PathBuf,
-        /// Cause.
+        /// What the library says of it.
         #[source]
         source: rustls::server::VerifierBuilderError,
     },

@@ -13,7 +13,7 @@ pub enum LogError {
         action: &'static str,
         /// The file's name, or `.` for the directory.
         file: String,
-        /// The system's error.
+        /// What the system said.
         #[source]
         source: Arc<io::Error>,
     },
@@ -23,9 +23,9 @@ pub enum LogError {
     Write {
         /// The operation that failed.
         action: &'static str,
-        /// The file's name.
+        /// Name of the file in the log's directory.
         file: String,
-        /// The system's error.
+        /// What the system said.
         #[source]
         source: Arc<io::Error>,
     },
@@ -37,20 +37,20 @@ pub enum LogError {
         action: &'static str,
         /// The file's name, or `.` for the directory.
         file: String,
-        /// The system's error.
+        /// What the system said.
         #[source]
         source: Arc<io::Error>,
     },
     /// The record was in a segment that has been truncated away.
     #[error("read from log: {file} was removed by a truncation")]
     Gone {
-        /// The segment's name.
+        /// Name of the segment's file.
         file: String,
     },
     /// The record's bytes on the disk have changed since it was written.
     #[error("read from log: the record at byte {offset} of {file} is damaged")]
     Damaged {
-        /// The segment's name.
+        /// Name of the segment's file.
         file: String,
         /// Where the record begins, in bytes; 0 if the segment's header is damaged.
         offset: u64,
@@ -58,9 +58,9 @@ pub enum LogError {
     /// The submission queue is at its bound, and the caller did not want to wait.
     #[error("log is busy: {records} records of {bytes} bytes already wait")]
     Full {
-        /// Waiting records.
+        /// Records that wait for the writer.
         records: usize,
-        /// Waiting bytes.
+        /// Bytes that they will take in segments.
         bytes: usize,
     },
     /// The payload is longer than a record may be.
@@ -68,7 +68,7 @@ pub enum LogError {
     TooLarge {
         /// Bytes of payload.
         len: usize,
-        /// Bytes allowed.
+        /// Most bytes of payload, by the settings of this log.
         max: usize,
     },
     /// The log was closed.
@@ -79,17 +79,17 @@ pub enum LogError {
     Config {
         /// Name of the field of [`LogConfig`](crate::LogConfig).
         field: &'static str,
-        /// Its value.
+        /// The value that was given.
         value: u32,
-        /// Least allowed.
+        /// Least value that is allowed.
         least: u32,
-        /// Most allowed.
+        /// Most that is allowed.
         most: u32,
     },
     /// A segment was written by a later version of this program.
     #[error("open {file}: format version {version} is not known here")]
     UnknownVersion {
-        /// The file's name.
+        /// Name of the file in the log's directory.
         file: String,
         /// The version in its header.
         version: u32,
@@ -97,7 +97,7 @@ pub enum LogError {
     /// A file with a segment's name is longer than any segment.
     #[error("open {file}: {len} bytes is longer than any segment")]
     SegmentTooLong {
-        /// The file's name.
+        /// Name of the file in the log's directory.
         file: String,
         /// Its length in bytes.
         len: u64,
@@ -105,7 +105,7 @@ pub enum LogError {
     /// A segment read differently during replay than when the log was opened.
     #[error("replay {file}: {found} records, {expected} when it was opened")]
     Changed {
-        /// The file's name.
+        /// Name of the file in the log's directory.
         file: String,
         /// Records found now.
         found: u64,
@@ -115,7 +115,7 @@ pub enum LogError {
     /// The writer thread could not be started.
     #[error("start the log's writer thread")]
     Thread {
-        /// The system's error.
+        /// What the system said.
         #[source]
         source: Arc<io::Error>,
     },

@@ -22,7 +22,7 @@ const VERSION: u32 = 1;
 const _: () = assert!(HEADER_LEN.is_multiple_of(RECORD_ALIGN), "the first record is aligned");
 const _: () = assert!(RECORD_HEADER_LEN.is_multiple_of(RECORD_ALIGN), "an empty record keeps the alignment");
 
-/// A segment's header.
+/// What the header of a segment says.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Header {
     pub(crate) generation: u64,

@@ -31,7 +31,7 @@ pub enum LockError {
     Io {
         /// The directory, or a file in it.
         path: PathBuf,
-        /// The system's error.
+        /// What the system said.
         #[source]
         source: io::Error,
     },
@@ -69,7 +69,7 @@ impl DirectoryLock {
         Ok(Self { directory: directory.to_owned(), file, known })
     }
 
-    /// The directory.
+    /// Path of the directory that is locked, as it was given.
     pub fn directory(&self) -> &Path {
         &self.directory
     }

@@ -267,7 +267,7 @@ pub struct LogStats {
     pub spares: u64,
     /// The sequence of the next record.
     pub next_sequence: u64,
-    /// Groups written.
+    /// Groups of records that were written, each at once.
     pub groups: u64,
     /// Syncs of record data.
     pub syncs: u64,

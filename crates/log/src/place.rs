@@ -42,12 +42,12 @@ impl Place {
     }
 }
 
-/// An appended record.
+/// Number and place of a record that was appended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Appended {
-    /// Its number.
+    /// Number of the record: one more than the one before it.
     pub sequence: u64,
-    /// Its place.
+    /// Where it can be read back.
     pub place: Place,
 }
 

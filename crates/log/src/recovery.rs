@@ -28,11 +28,11 @@ const UNREADABLE: u8 = 0xff;
 /// A record that survived.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Record {
-    /// Its number.
+    /// Number of the record: one more than the one before it, but for lost ones.
     pub sequence: u64,
-    /// The caller's kind.
+    /// What the caller said that it is.
     pub kind: u8,
-    /// Its place.
+    /// Where it can be read back.
     pub place: Place,
     /// The caller's bytes. From a [`Recovery`] they share the memory of the whole segment: copy them to keep
     /// them for long.
@@ -73,7 +73,7 @@ impl fmt::Display for Damage {
 /// damage to acknowledged records. The two cannot be told apart.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TornTail {
-    /// The last segment.
+    /// Name of the last segment's file.
     pub segment: String,
     /// Where it begins, in bytes. It stays in the file; new records go to a new segment.
     pub offset: u64,

@@ -34,7 +34,7 @@ pub(crate) struct Tail {
     pub(crate) beyond: u64,
 }
 
-/// A segment's bytes.
+/// The bytes of a segment, and which of them the disk does not read.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Contents {
     pub(crate) bytes: Bytes,

@@ -129,7 +129,7 @@ pub(crate) struct Group {
 pub(crate) enum WhenFull {
     Wait,
     Refuse,
-    /// Exceed the bound.
+    /// It is taken, and the bound is exceeded.
     Exceed,
 }
 

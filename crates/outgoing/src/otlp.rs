@@ -105,7 +105,7 @@ impl OtlpExporter {
         let _shown_before = self.families.set(families);
     }
 
-    /// Its own figures.
+    /// What became of its spans and points, as families of metrics.
     pub fn families(&self) -> Vec<Family> {
         self.counts.families(self.metrics.as_ref().map_or(0, |metrics| metrics.waiting()))
     }

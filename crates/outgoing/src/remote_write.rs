@@ -53,7 +53,7 @@ impl RemoteWrite {
         Ok(Self(sending))
     }
 
-    /// Its own figures.
+    /// What became of its samples, as families of metrics.
     pub fn figures(&self) -> Figures {
         let sender = self.0.sender();
         Figures::new(move || figures::families(sender.counts(), sender.waiting()))

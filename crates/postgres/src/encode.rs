@@ -35,7 +35,7 @@ pub(crate) struct Gathered {
     pub(crate) subjects: Vec<Arc<str>>,
     /// Of each row the place in `identities`.
     whose: Vec<u32>,
-    /// The identities.
+    /// Identities of the rows, each once.
     pub(crate) identities: Vec<Arc<Identity>>,
     /// The rows that were put together although they differ.
     pub(crate) overwritten: Overwritten,
@@ -113,7 +113,6 @@ impl Gathered {
         (first, times.iter().copied().max().unwrap_or(first))
     }
 
-    /// The table.
     pub(crate) fn table(&self) -> Table {
         self.batch.table()
     }
@@ -128,7 +127,6 @@ pub(crate) struct CopyStream<'a> {
     pub(crate) names: Vec<&'static str>,
     columns: Vec<(ColumnKind, ColumnValues<'a>)>,
     extras: Vec<(&'a str, ColumnValues<'a>)>,
-    /// The next row.
     row: usize,
     out: BytesMut,
     has_ended: bool,

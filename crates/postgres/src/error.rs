@@ -19,28 +19,28 @@ const ELSEWHERE: [&str; 9] = ["08", "25", "28", "3D", "40", "53", "55", "57", "5
 /// Why rows are not taken, or a question has no answer.
 #[derive(Debug, thiserror::Error)]
 pub enum PostgresError {
-    /// No connection.
+    /// The server cannot be reached, or refuses the user.
     #[error("cannot connect to {server}")]
     Connect {
         /// The server, database and user.
         server: String,
-        /// Cause.
+        /// What the library or the system says.
         #[source]
         source: tokio_postgres::Error,
     },
     /// A statement failed, or the connection was lost.
     #[error("cannot {doing}")]
     Statement {
-        /// Its purpose.
+        /// What it was for, as an infinitive: `read rows`.
         doing: &'static str,
-        /// Cause.
+        /// What the library or the system says.
         #[source]
         source: tokio_postgres::Error,
     },
     /// The user lacks a right that another user can give.
     #[error("cannot {doing}: {reason}; {remedy}")]
     Right {
-        /// The purpose.
+        /// What was asked of it, as an infinitive: `read rows`.
         doing: &'static str,
         /// What the server says.
         reason: String,
@@ -50,9 +50,9 @@ pub enum PostgresError {
     /// The server did not answer.
     #[error("cannot {doing}: no answer within {} s", within.as_secs())]
     TimedOut {
-        /// The purpose.
+        /// What was asked of it, as an infinitive: `read rows`.
         doing: &'static str,
-        /// The bound.
+        /// How long an answer may take.
         within: Duration,
     },
     /// A file of the settings cannot be read.
@@ -60,9 +60,9 @@ pub enum PostgresError {
     File {
         /// The setting that names it.
         setting: &'static str,
-        /// The file.
+        /// The file as the settings name it.
         path: PathBuf,
-        /// Cause.
+        /// What the library or the system says.
         #[source]
         source: std::io::Error,
     },
@@ -85,13 +85,13 @@ pub enum PostgresError {
         "column {column} of {table} has type {found}, which does not become {wanted}: a newer gpuvitals made it"
     )]
     Column {
-        /// The table.
+        /// Name of the table in the database.
         table: String,
-        /// The column.
+        /// Name of the column in the table.
         column: String,
-        /// Its type.
+        /// The type that the column has there.
         found: String,
-        /// The catalogue's type.
+        /// The type that the catalogue gives it.
         wanted: &'static str,
     },
     /// Rows that cannot be put together: one names nobody, or their columns do not fit.

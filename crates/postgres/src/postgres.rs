@@ -46,9 +46,9 @@ struct PostgresInner {
     live: Mutex<Live>,
     version: AtomicU64,
     subscribers: ChangeFeed,
-    /// Of writing.
+    /// Whether rows can be written.
     health: Mutex<Health>,
-    /// Of reading.
+    /// Whether questions are answered.
     reading: Mutex<Health>,
     rows: AtomicU64,
     rows_too_old: AtomicU64,

@@ -152,7 +152,7 @@ impl TlsConnect<Socket> for Handshake {
     }
 }
 
-/// An encrypted connection.
+/// A connection under TLS, as the client of PostgreSQL takes it.
 pub(crate) struct Encrypted(tokio_rustls::client::TlsStream<Socket>);
 
 impl TlsStream for Encrypted {

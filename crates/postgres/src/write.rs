@@ -21,7 +21,7 @@ use crate::schema::{self, ColumnKind, EXTRAS};
 /// What became of rows.
 #[derive(Debug, Default)]
 pub(crate) struct Written {
-    /// Distinct rows.
+    /// Rows that were sent, each once.
     pub(crate) rows: usize,
     /// The rows that were put together with another of the same key although they differ.
     pub(crate) overwritten: Overwritten,

@@ -52,7 +52,7 @@ pub struct QueueConfig {
     pub max_dead_messages: u64,
     /// Most bytes a topic keeps as dead letters.
     pub max_dead_bytes: u64,
-    /// Most topics.
+    /// Most topics, without those of dead letters.
     pub max_topics: usize,
     /// Most groups of a topic.
     pub max_groups: usize,

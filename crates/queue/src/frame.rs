@@ -100,7 +100,7 @@ impl DeadFacts {
 pub struct Frame {
     /// Format of the payload.
     pub content_type: ContentType,
-    /// Its compression.
+    /// How the payload is compressed.
     pub encoding: Encoding,
     /// Number of messages (rows) in the payload; at least 1.
     pub count: u32,
@@ -110,7 +110,7 @@ pub struct Frame {
     pub dead: Option<Box<DeadFacts>>,
     /// W3C `traceparent` of the span that published the frame, if it is part of a trace.
     pub trace: Option<Arc<str>>,
-    /// The messages.
+    /// The messages, as their publisher sent them.
     pub payload: Bytes,
 }
 

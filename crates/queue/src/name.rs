@@ -26,7 +26,7 @@ pub enum NameError {
     /// A character other than ASCII letters, digits, `.`, `_` and `-`.
     #[error("character {character:?} at byte {at} of name is not a letter, digit, '.', '_' or '-'")]
     BadCharacter {
-        /// The character.
+        /// That character, as it stands in the name.
         character: char,
         /// Its position in the name, in bytes.
         at: usize,

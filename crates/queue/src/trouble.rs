@@ -29,7 +29,7 @@ pub(crate) enum Cause {
     Damage,
     /// Nothing can be stored until the queue is reopened.
     Poisoned,
-    /// The queue ends.
+    /// The queue is shutting down.
     Closing,
 }
 
@@ -47,7 +47,7 @@ impl Cause {
     }
 }
 
-/// One problem.
+/// Something that is not well, and what it is about.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Trouble {
     pub(crate) cause: Cause,

@@ -35,7 +35,7 @@ const MARKS: &str = "marks.parquet";
 pub(crate) struct About {
     /// Version of the program that recorded.
     pub(crate) version: String,
-    /// Host.
+    /// Name of the host that was recorded.
     pub(crate) node: String,
     /// When it began, nanoseconds UTC.
     pub(crate) started_ns: i64,

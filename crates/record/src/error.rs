@@ -25,7 +25,7 @@ pub enum RecordError {
         if *unfinished { "an unfinished" } else { "a" }
     )]
     Exists {
-        /// Directory.
+        /// Directory of the recording.
         path: PathBuf,
         /// Whether that one was killed (or still runs).
         unfinished: bool,
@@ -33,15 +33,15 @@ pub enum RecordError {
     /// Another process records there, or repairs.
     #[error("{} belongs to a recording that is still running", path.display())]
     Busy {
-        /// Directory.
+        /// Directory of the recording.
         path: PathBuf,
     },
-    /// An unsuitable directory.
+    /// The directory is none that a recording can be in.
     #[error("{} {what}", path.display())]
     Directory {
         /// Directory or file.
         path: PathBuf,
-        /// The problem.
+        /// What is wrong, as the rest of a sentence about it.
         what: &'static str,
     },
     /// The sampler does not start.
@@ -56,11 +56,11 @@ pub enum RecordError {
     /// A file operation failed.
     #[error("cannot {action} {}", path.display())]
     Io {
-        /// The operation.
+        /// An infinitive: `create`, `sync` …
         action: &'static str,
-        /// Its file.
+        /// The file or directory of the operation.
         path: PathBuf,
-        /// The system's error.
+        /// What the system said.
         #[source]
         source: io::Error,
     },
@@ -70,27 +70,27 @@ pub enum RecordError {
     /// A record of a journal is whole but holds no batch.
     #[error("{} holds a record that is no batch", path.display())]
     Journal {
-        /// Journal.
+        /// The journal of a recording that was not ended.
         path: PathBuf,
-        /// Its error.
+        /// Why the record is no batch.
         #[source]
         source: WireError,
     },
     /// A file is not Parquet, or cannot become it.
     #[error("cannot read or write {} as Parquet", path.display())]
     Parquet {
-        /// File.
+        /// The file of the recording.
         path: PathBuf,
-        /// The library's error.
+        /// What Parquet says.
         #[source]
         source: ParquetError,
     },
     /// A Parquet file has other columns than a recording.
     #[error("{} is no recording", path.display())]
     Columns {
-        /// File.
+        /// The file of the recording.
         path: PathBuf,
-        /// The column.
+        /// Which column is another, and how.
         #[source]
         source: BatchError,
     },

@@ -44,7 +44,6 @@ impl Journal {
         Ok(Self { path, file, record: Vec::new(), bytes: 0 })
     }
 
-    /// Its file.
     pub(crate) fn path(&self) -> &Path {
         &self.path
     }
@@ -77,7 +76,7 @@ impl Journal {
         Ok(())
     }
 
-    /// Appends a batch.
+    /// Appends a batch as one record; it is durable with the next sync.
     pub(crate) fn append_batch(&mut self, batch: &Batch) -> Result<(), RecordError> {
         let frame = wire::encode(batch).map_err(RecordError::Batch)?;
         let monotonic = batch.monotonic().unwrap_or_default();

@@ -42,7 +42,6 @@ pub(crate) struct Part {
     pub(crate) number: u32,
     /// Whether it is a Parquet file, or still a journal.
     pub(crate) sealed: bool,
-    /// Its file.
     pub(crate) path: PathBuf,
 }
 

@@ -80,7 +80,7 @@ pub struct Progress {
     pub gpu_rows: u64,
     /// Rows of the host written.
     pub system_rows: u64,
-    /// Marks written.
+    /// Marks that were written since the start.
     pub marks: u64,
     /// Marks beyond [`MARKS_MAX`], or that could not be written.
     pub marks_dropped: u64,

@@ -12,9 +12,9 @@ use gpuvitals_core::clock;
 pub(crate) enum Part {
     /// Taking rows: the log.
     Log,
-    /// Writing files.
+    /// Writing rows to files.
     Flush,
-    /// Merging files.
+    /// Merging files of an hour or a day.
     Merge,
     /// Files that were found damaged since the start.
     Files,

@@ -52,7 +52,7 @@ pub(crate) enum Merged {
     Stopped,
     /// An input is damaged and has been condemned.
     Damaged,
-    /// The disk refuses.
+    /// The disk refuses, or rows do not fit together; nothing has changed.
     Failed(StoreError),
 }
 
@@ -265,7 +265,7 @@ pub(crate) type GroupRows = Box<dyn Iterator<Item = Result<RecordBatch, FileErro
 /// What is unread of a row group.
 struct UnreadRows {
     rows: GroupRows,
-    /// How many.
+    /// Rows that are unread.
     left: usize,
     /// The last key that was read.
     last: Option<Arc<str>>,

@@ -45,12 +45,12 @@ impl Directory {
         Self { steps, ..self }
     }
 
-    /// The directory itself.
+    /// Path of the directory, as the settings name it.
     pub(crate) fn root(&self) -> &Path {
         &self.root
     }
 
-    /// Its lock.
+    /// What keeps other processes out.
     pub(crate) fn lock(&self) -> &Arc<DirectoryLock> {
         &self.lock
     }

@@ -17,9 +17,9 @@ pub enum StoreError {
     Io {
         /// The operation: `create`, `sync` …
         action: &'static str,
-        /// The file.
+        /// File or directory of the call, or that was to be written.
         path: PathBuf,
-        /// Cause.
+        /// What the system or the wire format says.
         #[source]
         source: std::io::Error,
     },
@@ -31,9 +31,9 @@ pub enum StoreError {
         "{path} has format {found}; this release reads format {known} and converts no other: name a new directory, or go on with the release that wrote this one"
     )]
     Format {
-        /// The manifest.
+        /// The newest manifest by number.
         path: PathBuf,
-        /// Its format.
+        /// The format that the manifest names.
         found: u32,
         /// The format of this program.
         known: u32,
@@ -49,19 +49,19 @@ pub enum StoreError {
     /// Nothing to repair.
     #[error("{0} holds no store")]
     NoStore(PathBuf),
-    /// A table file.
+    /// A table file that cannot be written, opened or read.
     #[error("cannot use a table file")]
     File(#[from] FileError),
-    /// The latest values.
+    /// The latest values of the GPUs, which have no wire form.
     #[error("cannot spell the fleet for {path}")]
     Fleet {
-        /// The file.
+        /// File or directory of the call, or that was to be written.
         path: PathBuf,
-        /// Cause.
+        /// What the system or the wire format says.
         #[source]
         source: wire::WireError,
     },
-    /// The log.
+    /// The log of rows that are not in files yet.
     #[error("cannot use the log")]
     Log(#[from] LogError),
     /// Rows whose columns have incompatible types.
@@ -102,7 +102,7 @@ pub enum AppendError {
     /// The encoded rows are longer than a log record.
     #[error("rows of {len} encoded bytes are longer than a log record of {max}")]
     TooLarge {
-        /// Encoded bytes.
+        /// Bytes that the rows take in the log.
         len: usize,
         /// Most a record can have.
         max: usize,

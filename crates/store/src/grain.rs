@@ -12,13 +12,13 @@ pub enum Grain {
     /// By ten seconds.
     #[serde(rename = "10s")]
     TenSeconds,
-    /// By the minute.
+    /// A row for each minute.
     #[serde(rename = "1m")]
     Minute,
-    /// By the hour.
+    /// A row for each hour.
     #[serde(rename = "1h")]
     Hour,
-    /// By the day.
+    /// A row for each day, UTC.
     #[serde(rename = "1d")]
     Day,
 }

@@ -37,7 +37,7 @@ pub struct TableFiles {
     pub size: LevelStats,
     /// Earliest time, nanoseconds UTC since 1970.
     pub min_timestamp_ns: i64,
-    /// Latest time.
+    /// Latest time, inclusive.
     pub max_timestamp_ns: i64,
 }
 

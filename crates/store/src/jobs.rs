@@ -48,11 +48,16 @@ pub(crate) type FlushReply = oneshot::Sender<Result<(), StoreError>>;
 /// Where the outcome of an append goes: the version that shows its rows, or why they are not in the log.
 pub(crate) type AppendAnswer = oneshot::Sender<Result<u64, LogError>>;
 
-/// The writer's events.
+/// What the thread that keeps the visible state is told.
 #[derive(Debug)]
 pub(crate) enum Event {
     /// The log has made these durable.
-    Durable { sequence: u64, arrivals: Vec<Arrival>, room: OwnedSemaphorePermit, answer: AppendAnswer },
+    Durable {
+        sequence: u64,
+        arrivals: Vec<Arrival>,
+        room: OwnedSemaphorePermit,
+        answer: AppendAnswer,
+    },
     /// The lists of files are now these; the frozen tail is in one if it was flushed.
     Files {
         files: Arc<[Arc<FileEntry>]>,
@@ -64,22 +69,23 @@ pub(crate) enum Event {
     Stuck(Arc<StoreError>),
     /// Write everything to files.
     Flush(FlushReply),
-    /// End.
     Close,
 }
 
-/// The keeper's jobs.
+/// What the thread that keeps the files is told.
 #[derive(Debug)]
 pub(crate) enum Job {
     /// Write these rows to files.
     Flush(Arc<Tail>),
     /// A merge ended; the inputs and the outcome.
-    Merged { inputs: Vec<Arc<FileEntry>>, outcome: Merged },
+    Merged {
+        inputs: Vec<Arc<FileEntry>>,
+        outcome: Merged,
+    },
     /// Some query has condemned a file.
     Inspect,
     /// Merge all that can be merged, then answer.
     Compact(Compacted),
-    /// End.
     Close,
 }
 

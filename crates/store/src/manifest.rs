@@ -47,7 +47,7 @@ impl Span {
         Self::Hour(time_ns.div_euclid(HOUR_NS))
     }
 
-    /// Its day.
+    /// The day that it is in, or is.
     pub(crate) fn day(self) -> Self {
         match self {
             Self::Day(_) => self,
@@ -78,7 +78,7 @@ impl Span {
 /// A live table file: its record says whether a query must open it, [`crate::file::open`] opens it.
 #[derive(Debug)]
 pub(crate) struct FileEntry {
-    /// Its path.
+    /// Where it is on the disk.
     pub(crate) path: PathBuf,
     record: FileRecord,
     /// Why the file cannot be trusted; set by whichever thread finds out.
@@ -181,7 +181,7 @@ pub(crate) struct FileRecord {
     pub(crate) max_timestamp_ns: i64,
     /// Smallest key of a GPU or host.
     pub(crate) min_key: String,
-    /// Largest key.
+    /// Largest key of a GPU or host, inclusive.
     pub(crate) max_key: String,
     /// Where the footer (everything after the last row group) begins.
     pub(crate) footer_offset: u64,
@@ -235,7 +235,7 @@ pub(crate) struct FleetRecord {
 /// A list of live files.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Manifest {
-    /// Its number.
+    /// Number in its name; the highest that verifies is in force.
     pub(crate) number: u64,
     /// Highest number that a manifest or a file of latest values ever had; the next one has the next.
     pub(crate) highest: u64,
@@ -378,7 +378,7 @@ impl Manifest {
         Ok(manifest)
     }
 
-    /// Lists files.
+    /// Lists files that are on the disk: rows among the files, the rest among the rollups.
     pub(crate) fn add(&mut self, root: &Path, records: impl IntoIterator<Item = FileRecord>) {
         for record in records {
             let list = if record.grain == Grain::Raw { &mut self.files } else { &mut self.rollups };

@@ -36,7 +36,7 @@ const REPAIR: &str = "with the store stopped run `gpuvitals store repair`";
 /// The result of opening.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Recovered {
-    /// Live files.
+    /// Files of rows that the manifest lists, without rollups.
     pub files: usize,
     /// Rows in these.
     pub file_rows: u64,
@@ -46,7 +46,7 @@ pub struct Recovered {
     pub log_rows: u64,
     /// Bytes at the end of the log that the last crash left unfinished; nothing of them was acknowledged.
     pub torn_bytes: u64,
-    /// GPUs known.
+    /// GPUs that have a latest state.
     pub gpus: usize,
     /// Files that were removed: remains of unfinished writes, and files that the manifest names as replaced.
     pub removed: Vec<PathBuf>,
@@ -143,7 +143,7 @@ enum TableFault {
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum FileCheck {
     Length,
-    /// And its footer.
+    /// The length, and that the footer parses.
     Footer,
 }
 

@@ -28,16 +28,16 @@ pub struct RepairProgress {
 /// A table file that is not whole, or cannot be used.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct FileFault {
-    /// Its present path.
+    /// Where it is now: in its place, or in `quarantine/`.
     pub path: PathBuf,
-    /// Its fault.
+    /// What is wrong with it, in words.
     pub reason: String,
 }
 
 /// The outcome of a repair.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RepairReport {
-    /// The new manifest.
+    /// Path of the manifest that is in force now.
     pub manifest: PathBuf,
     /// Table files that it lists.
     pub files: usize,
@@ -135,7 +135,7 @@ fn reason(error: FileError) -> String {
     }
 }
 
-/// A table file.
+/// A table file that may be listed again.
 struct RepairCandidate<'a> {
     name: &'a str,
     /// What the name says.

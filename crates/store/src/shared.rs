@@ -42,7 +42,7 @@ pub(crate) struct Counters {
     pub(crate) from_memory: AtomicU64,
 }
 
-/// Reads a count.
+/// The count as of now; its writers order nothing by it.
 pub(crate) fn read(counter: &AtomicU64) -> u64 {
     counter.load(Ordering::Relaxed)
 }

@@ -10,7 +10,7 @@ use crate::shared::{Shared, read};
 /// Files of one level.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 pub struct LevelStats {
-    /// How many.
+    /// Number of the files.
     pub files: u64,
     /// Rows in them.
     pub rows: u64,
@@ -29,13 +29,13 @@ impl LevelStats {
 /// Counts and sizes. Counts are since the store was opened.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct StoreStats {
-    /// GPUs known.
+    /// GPUs that have a latest state.
     pub gpus: u64,
     /// GPUs that left the latest state to make room, the longest silent first. Their rows stay.
     pub gpus_forgotten: u64,
     /// Files as flushed.
     pub flushed: LevelStats,
-    /// Merged files.
+    /// Files of an hour or a day that were merged.
     pub merged: LevelStats,
     /// Files of rollups.
     pub rollups: LevelStats,

@@ -12,7 +12,7 @@ pub enum FileStep {
     Create,
     /// Some bytes are written into it.
     Write,
-    /// Synced.
+    /// Its bytes are synced, before it gets its final name.
     Sync,
     /// Given its final name.
     Rename,

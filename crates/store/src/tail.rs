@@ -27,7 +27,6 @@ pub(crate) const SEALED_ROWS: usize = 4_096;
 /// Some rows of the tail, merged, by GPU and time.
 #[derive(Debug)]
 pub(crate) struct Chunk {
-    /// Their table.
     pub(crate) table: Table,
     /// The rows. Columns as in `gpuvitals_core::Batch`.
     pub(crate) records: RecordBatch,
@@ -35,7 +34,7 @@ pub(crate) struct Chunk {
     pub(crate) gpus: Vec<(Arc<str>, usize)>,
     /// Earliest time, nanoseconds UTC since 1970.
     pub(crate) min_timestamp_ns: i64,
-    /// Latest time.
+    /// Latest time, inclusive.
     pub(crate) max_timestamp_ns: i64,
 }
 

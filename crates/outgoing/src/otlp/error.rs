@@ -23,15 +23,15 @@ pub enum OtlpError {
     Setting {
         /// Its name, and the file that it names.
         what: String,
-        /// Cause.
+        /// What is wrong, as the library or the system says it.
         source: Box<dyn Error + Send + Sync>,
     },
     /// The system gives no runtime, or no thread.
     #[error("cannot start {what}")]
     Thread {
-        /// Which.
+        /// The thread or runtime, in words.
         what: &'static str,
-        /// Cause.
+        /// What is wrong, as the library or the system says it.
         source: io::Error,
     },
 }

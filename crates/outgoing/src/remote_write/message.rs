@@ -162,7 +162,7 @@ impl Draft {
         self.request.timeseries.len()
     }
 
-    /// The request.
+    /// The request of all that was added.
     pub(crate) fn finish(self) -> Request {
         self.request
     }

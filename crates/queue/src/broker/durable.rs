@@ -66,7 +66,7 @@ impl Broker {
         }
     }
 
-    /// A topic's name.
+    /// Name of a topic; none if there is no such topic.
     pub fn topic_name(&self, topic: TopicId) -> Option<Arc<str>> {
         self.topics.get(topic.0).map(|topic| Arc::clone(&topic.shelf.name))
     }

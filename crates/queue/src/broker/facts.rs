@@ -12,7 +12,7 @@ use super::terms::GroupId;
 /// One transition of one topic.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Fact {
-    /// The topic.
+    /// Name of the topic.
     pub topic: Arc<str>,
     /// What happened there.
     pub what: TopicChange,
@@ -25,7 +25,7 @@ pub struct Fact {
 pub enum TopicChange {
     /// A group was made. An older one of that name has ended.
     GroupMade {
-        /// Its name.
+        /// Name of the group.
         group: Arc<str>,
         /// How many groups the topic had before, in all its time.
         life: u32,
@@ -36,21 +36,21 @@ pub enum TopicChange {
     },
     /// A group ended. The frames that only it waited for go, unless it was the last group.
     GroupEnded {
-        /// Its name.
+        /// Name of the group.
         group: Arc<str>,
         /// Frames from here on were under way: none of them goes.
         end: u64,
     },
     /// A group settled these frames.
     Settled {
-        /// Its name.
+        /// Name of the group.
         group: Arc<str>,
         /// The frames, by offset.
         frames: Range<u64>,
     },
     /// A frame was dropped at the bound, or purged, though groups may still have wanted it.
     Dropped {
-        /// The frame.
+        /// Offset of the frame in the topic.
         offset: u64,
     },
 }

@@ -22,7 +22,7 @@ pub(super) enum StampVerdict {
 /// What was taken from one producer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TakenSequences {
-    /// The highest sequence.
+    /// The highest sequence that was taken.
     pub highest: u64,
     /// Bit n: `highest - n` was taken.
     pub taken: u128,

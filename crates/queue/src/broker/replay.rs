@@ -41,9 +41,9 @@ fn token_base(first_offset: u64) -> u32 {
 pub enum JournalRecord<'a> {
     /// A frame as it was published, or moved to another place.
     Frame {
-        /// Its topic.
+        /// Name of its topic.
         topic: &'a str,
-        /// Its place there.
+        /// Its offset in the topic.
         offset: u64,
         /// Where the log has it.
         place: Place,
@@ -56,15 +56,15 @@ pub enum JournalRecord<'a> {
         /// The producer, and the number of this frame among its own; `None` too for a frame that was moved.
         stamp: Option<(&'a str, u64)>,
     },
-    /// A fact.
+    /// Something that happened to a topic.
     Fact(Fact),
     /// What is so of a topic.
     State(TopicState),
     /// Sequences that were taken from producers, the longest silent first.
     Producers {
-        /// Their topic.
+        /// Name of the topic that they publish to.
         topic: Arc<str>,
-        /// The producers.
+        /// By id: what was taken of each.
         seen: Vec<(Arc<str>, TakenSequences)>,
     },
 }
@@ -72,7 +72,7 @@ pub enum JournalRecord<'a> {
 /// What a restart must know of a topic, beside the frames' records.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct TopicState {
-    /// Its name.
+    /// Name of the topic or group.
     pub name: Arc<str>,
     /// Frames from here on may have been under way: the state says nothing of them.
     pub decided: u64,
@@ -82,7 +82,7 @@ pub struct TopicState {
     pub groups_made: u32,
     /// Frames that are held.
     pub held: Ranges,
-    /// Its groups.
+    /// Groups that the topic has now.
     pub groups: Vec<GroupState>,
     /// Sequences that were taken from producers, the longest silent first.
     pub producers: Vec<(Arc<str>, TakenSequences)>,
@@ -91,7 +91,7 @@ pub struct TopicState {
 /// A group: what it has not settled are the frames from the cursor on, and some before it.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct GroupState {
-    /// Its name.
+    /// Name of the topic or group.
     pub name: Arc<str>,
     /// Groups that the topic had before it.
     pub life: u32,

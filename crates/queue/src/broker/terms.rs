@@ -157,9 +157,9 @@ pub struct Receipt {
 pub enum Reserved {
     /// The frame has an offset and room; it is to be made durable, and then to land.
     New {
-        /// Its topic.
+        /// The topic that it was published to.
         topic: TopicId,
-        /// Its offset there.
+        /// Its number in the topic, from 0.
         offset: u64,
         /// When it was published.
         at: Millis,
@@ -170,9 +170,9 @@ pub enum Reserved {
     Taken(Receipt),
     /// The same frame is under way: what becomes of that becomes of this.
     UnderWay {
-        /// Its topic.
+        /// The topic that it was published to.
         topic: TopicId,
-        /// Its offset there.
+        /// Its number in the topic, from 0.
         offset: u64,
     },
 }
@@ -188,10 +188,10 @@ pub enum NackKind {
     Release,
 }
 
-/// A negative acknowledgement.
+/// What a consumer says of a delivery that it does not acknowledge.
 #[derive(Clone, Debug)]
 pub struct Nack {
-    /// The delivery.
+    /// The delivery that it is about.
     pub id: DeliveryId,
     /// What is to happen to it.
     pub kind: NackKind,
@@ -290,7 +290,7 @@ pub enum PublishError {
     /// The topic is at its bound.
     #[error("topic {topic} is full: {remedy}")]
     Full {
-        /// The topic.
+        /// Name of the topic.
         topic: Arc<str>,
         /// Why it fills there, and what makes room.
         remedy: &'static str,
@@ -300,7 +300,7 @@ pub enum PublishError {
     /// One more topic than the queue allows.
     #[error("queue has its {limit} topics already")]
     TooManyTopics {
-        /// The limit.
+        /// How many there may be, by the settings.
         limit: usize,
     },
     /// The stamp's number is so far behind the producer's highest that nobody knows whether the frame was taken. Sent
@@ -387,13 +387,13 @@ pub enum SubscribeError {
     /// One more topic than the queue allows.
     #[error("queue has its {limit} topics already")]
     TooManyTopics {
-        /// The limit.
+        /// How many there may be, by the settings.
         limit: usize,
     },
     /// One more group than the topic allows.
     #[error("topic has its {limit} groups already")]
     TooManyGroups {
-        /// The limit.
+        /// How many there may be, by the settings.
         limit: usize,
     },
     /// The queue shuts down.
@@ -439,7 +439,7 @@ pub enum SettleError {
     /// A delivery that this group never saw.
     #[error("delivery {id} is unknown, as are {more} more")]
     Unknown {
-        /// The first one.
+        /// The first of them, in the order of the call.
         id: DeliveryId,
         /// How many others.
         more: usize,
@@ -447,7 +447,7 @@ pub enum SettleError {
     /// A lease to extend that is over.
     #[error("lease of delivery {id} is over, as are {more} more")]
     LeaseOver {
-        /// The first one.
+        /// The first of them, in the order of the call.
         id: DeliveryId,
         /// How many others.
         more: usize,

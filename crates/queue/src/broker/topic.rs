@@ -250,12 +250,12 @@ impl Topic {
         self.shelf.has_room(env, messages, bytes) || self.gives_way(env).is_some()
     }
 
-    /// Ends a group.
+    /// Ends a group, and notes that it did.
     pub(super) fn end(&mut self, env: &mut Env, group: Arc<str>) {
         self.change(env, TopicChange::GroupEnded { group, end: self.shelf.end() });
     }
 
-    /// Makes a group.
+    /// Makes a group that begins where its options say, and notes that.
     pub(super) fn make_group(&mut self, env: &mut Env, name: &str, options: &ConsumerOptions) {
         let start = match options.start {
             Start::Oldest => self.shelf.oldest(),

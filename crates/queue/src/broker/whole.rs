@@ -52,7 +52,7 @@ impl Broker {
         }
     }
 
-    /// The settings.
+    /// The settings that the broker was made with.
     pub fn config(&self) -> &QueueConfig {
         &self.env.config
     }

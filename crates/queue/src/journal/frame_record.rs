@@ -38,7 +38,6 @@ const HEAD_LEN: usize = 48;
 /// What a record has that others may refer to.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Defined<T = Arc<str>> {
-    /// The topic's name.
     pub(crate) topic: T,
     /// The frame's offset there.
     pub(crate) offset: u64,

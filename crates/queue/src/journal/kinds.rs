@@ -24,7 +24,7 @@ pub struct Opened {
     pub messages: u64,
     /// Dead letters that are held.
     pub dead_letters: u64,
-    /// Records read.
+    /// Records of the log that were read.
     pub records: u64,
     /// Bytes of the log.
     pub bytes: u64,
@@ -50,7 +50,7 @@ pub enum OpenError {
     /// Another process has the directory.
     #[error("queue in {} is in use by another process", path.display())]
     Locked {
-        /// The directory.
+        /// Directory of the queue's log.
         path: PathBuf,
     },
     /// The log cannot be opened or read.
@@ -61,7 +61,7 @@ pub enum OpenError {
     Version {
         /// The record's number in the log.
         sequence: u64,
-        /// Its version.
+        /// Version that the record says it has.
         version: u8,
     },
 }

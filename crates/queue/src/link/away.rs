@@ -16,7 +16,7 @@ pub enum ConnectError {
     /// The URL is `inproc:`, and the client has no queue in this process.
     #[error("{url} is the queue of this process, which has none")]
     NoQueue {
-        /// The URL.
+        /// The URL that was given.
         url: QueueUrl,
     },
     /// The queue in this process does not accept the consumer.
@@ -27,7 +27,7 @@ pub enum ConnectError {
     Name {
         /// `topic` or `group`.
         what: &'static str,
-        /// Cause.
+        /// What is wrong with the name.
         #[source]
         source: NameError,
     },

@@ -40,7 +40,7 @@ impl Client {
         Self { url: QueueUrl::in_process(), access: Credentials::default(), queue: Some(queue) }
     }
 
-    /// The queue's URL.
+    /// URL of the queue, as it was given.
     pub fn url(&self) -> &QueueUrl {
         &self.url
     }

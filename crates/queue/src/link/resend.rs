@@ -79,18 +79,18 @@ pub enum Patience {
 pub enum Event<T> {
     /// The queue has taken a frame.
     Taken {
-        /// The frame's tag.
+        /// What the caller gave with the frame.
         tag: T,
-        /// Its durability.
+        /// How safe it is, and where it stands.
         receipt: Receipt,
     },
     /// An attempt failed; the frame is sent again.
     Failed(PublishError),
     /// A frame will never be taken.
     Refused {
-        /// The frame's tag.
+        /// What the caller gave with the frame.
         tag: T,
-        /// The reason.
+        /// Why no further attempt is made.
         error: PublishError,
     },
 }

@@ -56,7 +56,7 @@ pub enum UrlError {
     /// A path, query or fragment; the error does not repeat the latter two.
     #[error("{0:?} follows host and port; a queue's URL ends there")]
     Rest(String),
-    /// An invalid parameter.
+    /// A parameter that is unknown, or has a value it does not take.
     #[error(transparent)]
     Setting(#[from] SettingError),
 }

@@ -36,7 +36,7 @@ pub struct NatsStats {
     pub acked: u64,
     /// When the stream was made, in seconds since 1970.
     pub made_s: i64,
-    /// Bytes held.
+    /// Bytes that the topic's stream holds.
     pub bytes: u64,
     /// Servers that keep a copy of each frame.
     pub replicas: usize,

@@ -23,15 +23,15 @@ pub enum NatsError {
     /// The name of a topic or group is refused.
     #[error("name in NATS")]
     Name(#[source] NameError),
-    /// A missing topic.
+    /// A topic that has no stream.
     #[error("topic {0} has no stream in NATS")]
     UnknownTopic(Arc<str>),
     /// The server does not know these credentials.
     #[error("{url} refused the credentials: {reason}")]
     Credentials {
-        /// The server.
+        /// URL of the server that was asked.
         url: QueueUrl,
-        /// The server's answer.
+        /// What the server answered.
         reason: Arc<str>,
     },
     /// A permission is missing.
@@ -49,7 +49,7 @@ pub enum NatsError {
     /// A server, stream, consumer or file that cannot be used until somebody has changed something.
     #[error("cannot use {what} in NATS: {reason}")]
     Unusable {
-        /// Its name.
+        /// Which it is, with its name.
         what: Arc<str>,
         /// The defect, and its remedy where one is known.
         reason: Arc<str>,

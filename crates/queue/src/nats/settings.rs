@@ -44,15 +44,15 @@ impl Default for NatsSettings {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum SettingError {
-    /// An unknown parameter.
+    /// A parameter that NATS does not take.
     #[error("{0} is no parameter of NATS; replicas, max_bytes, max_age and max_retries are")]
     Unknown(String),
     /// A value out of bounds.
     #[error("{name} takes {wanted}")]
     Value {
-        /// The parameter.
+        /// Name of the parameter.
         name: &'static str,
-        /// Its values.
+        /// Which values it takes, in words.
         wanted: &'static str,
     },
     /// A parameter given more than once.

@@ -37,7 +37,7 @@ pub(super) struct Limits {
     pub(super) frame_bytes: usize,
 }
 
-/// The service.
+/// The gRPC service over one queue.
 #[derive(Clone, Debug)]
 pub(super) struct Grpc {
     queue: Queue,

@@ -10,30 +10,30 @@ pub enum FileError {
     /// A system call failed.
     #[error("cannot {action} {path}")]
     Io {
-        /// The operation.
+        /// An infinitive: `open`, `sync` …
         action: &'static str,
-        /// The file.
+        /// The table file, under the name that it has then.
         path: PathBuf,
-        /// Cause.
+        /// What the system or Parquet says.
         #[source]
         source: std::io::Error,
     },
     /// Its bytes have changed since it was written.
     #[error("{path} is damaged: {what}")]
     Damaged {
-        /// The file.
+        /// The table file, under the name that it has then.
         path: PathBuf,
-        /// The damage.
+        /// What is wrong, as a sentence about the file.
         what: &'static str,
     },
     /// Parquet does not parse or does not encode.
     #[error("cannot {action} {path}")]
     Parquet {
-        /// The operation.
+        /// An infinitive: `open`, `sync` …
         action: &'static str,
-        /// The file.
+        /// The table file, under the name that it has then.
         path: PathBuf,
-        /// Cause.
+        /// What the system or Parquet says.
         #[source]
         source: ParquetError,
     },

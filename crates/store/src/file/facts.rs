@@ -15,9 +15,8 @@ pub(crate) const BLOCK_BYTES: u64 = 128 << 10;
 pub(crate) struct RowGroupFacts {
     /// First byte in the file.
     pub(crate) offset: u64,
-    /// Bytes.
+    /// Bytes from there to the next row group.
     pub(crate) len: u64,
-    /// Rows.
     pub(crate) rows: u64,
     /// Smallest GPU key. Row groups are in the order of keys; only neighbours can share one.
     pub(crate) min_key: String,

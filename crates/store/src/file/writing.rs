@@ -75,7 +75,6 @@ impl Write for Summed<'_> {
 /// The destination of a file of the store.
 #[derive(Debug, Clone)]
 pub(crate) struct Place {
-    /// The store's directory.
     pub(crate) root: PathBuf,
     /// Table of the rows.
     pub(crate) table: Table,
@@ -113,7 +112,7 @@ const ROLLUP_GROUP_ROWS: usize = 1 << 14;
 
 /// Rows in the order of files: by GPU, then time.
 pub(crate) struct Sorted<'a> {
-    /// How many.
+    /// Number of the rows.
     pub(crate) len: usize,
     /// The GPUs or hosts by key, and the first row of each.
     pub(crate) gpus: &'a [(Arc<str>, usize)],

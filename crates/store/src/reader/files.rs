@@ -63,7 +63,7 @@ impl OpenFile {
         Ok(Bytes::from(buffer).slice(from..from + len))
     }
 
-    /// Remembers damage.
+    /// Remembers an error that is damage: nothing is read of the file any more.
     pub(crate) fn note(&self, error: FileError) {
         if error.is_damage() {
             // The first damage stays.

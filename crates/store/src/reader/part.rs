@@ -27,7 +27,6 @@ use gpuvitals_core::batch::RowKeys;
 /// Which columns to read.
 #[derive(Debug, Clone)]
 pub(crate) enum Columns {
-    /// All columns.
     All,
     /// These, if they exist.
     Named(BTreeSet<String>),
@@ -57,7 +56,7 @@ impl Columns {
         Self::time_and(names.into_iter().chain(identity).chain(key).chain([INDEX_COLUMN]))
     }
 
-    /// And these.
+    /// And these columns.
     pub(crate) fn and<'a>(self, more: impl IntoIterator<Item = &'a str>) -> Self {
         match self {
             Self::All => Self::All,

@@ -17,7 +17,7 @@ pub(crate) const LAST_NS: &str = "last_ns";
 pub(crate) enum Figure {
     Min,
     Max,
-    /// The newest.
+    /// The newest value of the step.
     Last,
     Sum,
     Count,
@@ -25,7 +25,7 @@ pub(crate) enum Figure {
     LastNs,
     /// Frequencies of the values.
     Sketch,
-    /// The first value.
+    /// The oldest value of the step.
     First,
     /// When it was taken, unless that is the time of the first row.
     FirstNs,

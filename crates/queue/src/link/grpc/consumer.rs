@@ -67,7 +67,7 @@ struct Subscribing {
     clock: QueueClock,
 }
 
-/// One stream.
+/// One stream of deliveries, from its opening until it is lost.
 #[derive(Debug)]
 struct Session {
     dial: Arc<Dial>,

@@ -44,7 +44,7 @@ impl Dial {
         Ok(Self(client::Dial::new(&url.authority.to_string(), url.tls, access)?))
     }
 
-    /// A new connection.
+    /// Opens a connection.
     pub(super) async fn connect(&self) -> Result<QueueClient<Channel>, Lost> {
         let channel = self.0.endpoint().connect().await.map_err(|error| self.unreachable(&error))?;
         Ok(QueueClient::new(channel).max_decoding_message_size(MESSAGE_BYTES))

@@ -49,7 +49,7 @@ struct Link {
     rests: Option<(Instant, PublishError)>,
 }
 
-/// One stream.
+/// One stream of frames, from its opening until it is lost.
 #[derive(Debug)]
 struct Session {
     outgoing: Mutex<Outgoing>,
