@@ -42,13 +42,19 @@ struct Rendered {
     text: Bytes,
 }
 
+/// How the text of a scrape is packed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum TextCoding {
+    Plain,
+    Gzip,
+}
+
 /// An answer to a scrape.
 #[derive(Debug)]
 pub(crate) struct Scrape {
     /// The text, or its gzip.
     pub body: Bytes,
-    /// Whether it is compressed.
-    pub is_gzip: bool,
+    pub coding: TextCoding,
 }
 
 impl Scraper {
@@ -64,13 +70,12 @@ impl Scraper {
     }
 
     /// The present text. Requests during a rendering wait, and the next one serves all of them.
-    pub(crate) async fn scrape(&self, format: Format, gzip: bool) -> Scrape {
+    pub(crate) async fn scrape(&self, format: Format, coding: TextCoding) -> Scrape {
         let came = Moment::now();
         let spelled = self.spelled(format);
-        let scrape = if gzip {
-            self.gzip(spelled, format, came).await
-        } else {
-            self.plain(spelled, format, came).await
+        let scrape = match coding {
+            TextCoding::Plain => self.plain(spelled, format, came).await,
+            TextCoding::Gzip => self.gzip(spelled, format, came).await,
         };
         self.counts.scrapes.fetch_add(1, Ordering::Relaxed);
         let took_ns = (Moment::now().mono_ns - came.mono_ns).max(0).unsigned_abs();
@@ -109,7 +114,7 @@ impl Scraper {
             self.node.exposition().render(format, now.wall_ns, &devices, &families, &mut out);
             *last = Rendered { begun_ns: now.mono_ns, text: out.into() };
         }
-        Scrape { body: last.text.clone(), is_gzip: false }
+        Scrape { body: last.text.clone(), coding: TextCoding::Plain }
     }
 
     async fn gzip(&self, spelled: &FormatTexts, format: Format, came: Moment) -> Scrape {
@@ -124,7 +129,7 @@ impl Scraper {
             let Ok(text) = compressed(&plain.body) else { return plain };
             *last = Rendered { begun_ns, text: text.into() };
         }
-        Scrape { body: last.text.clone(), is_gzip: true }
+        Scrape { body: last.text.clone(), coding: TextCoding::Gzip }
     }
 }
 
@@ -220,7 +225,7 @@ mod tests {
             }
             let Some(known_s) = node.sampler().states()[0].last_row_ns.map(seconds_of) else { continue };
             let now_s = seconds_of(Moment::now().wall_ns);
-            let text = runtime.block_on(scraper.scrape(Format::Prometheus, false)).body;
+            let text = runtime.block_on(scraper.scrape(Format::Prometheus, TextCoding::Plain)).body;
             let Some(shown) = shown(&text) else { continue };
             // The rows of a tick are there when the next one begins; a scrape shows them, or later ones.
             assert!(shown[0] >= f64::from(tick - 1), "{hz} Hz: tick {tick} {shown:?}");
@@ -279,7 +284,7 @@ mod tests {
         let waiting: Vec<_> = (0..10)
             .map(|_| {
                 let scraper = Arc::clone(&scraper);
-                tokio::spawn(async move { scraper.scrape(Format::Prometheus, false).await.body })
+                tokio::spawn(async move { scraper.scrape(Format::Prometheus, TextCoding::Plain).await.body })
             })
             .collect();
         // Each has come and waits for its turn.
@@ -290,7 +295,7 @@ mod tests {
             bodies.push(scrape.await.unwrap());
         }
         assert!(bodies.iter().all(|body| body.as_ptr() == bodies[0].as_ptr()), "one text for all of them");
-        let later = scraper.scrape(Format::Prometheus, false).await.body;
+        let later = scraper.scrape(Format::Prometheus, TextCoding::Plain).await.body;
         assert_ne!(later, bodies[0], "who comes later gets a newer one");
     }
 }

@@ -15,7 +15,7 @@ use gpuvitals_listener::{Vitals, echo, refuse, vitals};
 use gpuvitals_queue::QueueClock;
 
 use crate::node::Node;
-use crate::scrape::Scraper;
+use crate::scrape::{Scraper, TextCoding};
 
 /// What the paths show.
 #[derive(Debug)]
@@ -81,12 +81,13 @@ fn health(status: Status, reason: impl Into<String>) -> Health {
 async fn metrics(State(shown): State<Arc<ShownNode>>, asked: HeaderMap) -> Response {
     let accept = asked.get(header::ACCEPT).and_then(|accept| accept.to_str().ok()).unwrap_or_default();
     let format = Format::accepted(accept);
-    let scrape = shown.scraper.scrape(format, accepts_gzip(&asked)).await;
+    let coding = if accepts_gzip(&asked) { TextCoding::Gzip } else { TextCoding::Plain };
+    let scrape = shown.scraper.scrape(format, coding).await;
     let mut answer = scrape.body.into_response();
     let headers = answer.headers_mut();
     headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(format.content_type()));
     headers.insert(header::VARY, HeaderValue::from_static("Accept, Accept-Encoding"));
-    if scrape.is_gzip {
+    if scrape.coding == TextCoding::Gzip {
         headers.insert(header::CONTENT_ENCODING, HeaderValue::from_static("gzip"));
     }
     answer
