@@ -26,7 +26,7 @@ use crate::config::ApiConfig;
 use crate::dto::GatewayStats;
 use crate::error::ApiError;
 use crate::meter::Meter;
-use crate::past::Past;
+use crate::past::{Past, PastInstant};
 use crate::peer::Peer;
 use crate::recent::RecentChanges;
 use crate::tag;
@@ -204,16 +204,19 @@ impl Api {
     ) -> Result<Response, ApiError> {
         let state = &self.0;
         let wall_ns = state.config.clock.now_ns();
-        let at_ns = at_ns.filter(|at_ns| *at_ns < wall_ns);
+        let past = match at_ns.filter(|at_ns| *at_ns < wall_ns) {
+            Some(at_ns) => Some(self.past_instant(at_ns).await),
+            None => None,
+        };
         let encoding = Encoding::accepted(headers);
-        let key = Key { ask: format!("{ask:?}"), encoding, at_ns, said: state.watch.said() };
-        let moment = at_ns.map(|at_ns| state.past.moment(&state.history, at_ns, wall_ns));
+        let key = Key { ask: format!("{ask:?}"), encoding, past, said: state.watch.said() };
+        let moment = past.map(|past| state.past.moment(&state.history, past, wall_ns));
         let (history, watch) = match &moment {
             Some(moment) => (&moment.history, &moment.watch),
             None => (&state.history, &state.watch),
         };
         let version = if A::OF_HISTORY { history.version() } else { 0 };
-        let now = Now { version, wall_ns: at_ns.unwrap_or(wall_ns) };
+        let now = Now { version, wall_ns: past.map_or(wall_ns, |past| past.at_ns) };
         let making = match state.cache.get(&key, now).await {
             Ok(ready) => {
                 state.meter.hit();
@@ -260,14 +263,32 @@ impl Api {
         Ok(Ready { body, head, made, version: now.version, until_ns })
     }
 
-    /// The instant of the newest row, nanoseconds UTC since 1970, if the rows are a recording; none: more come, or there is none.
-    pub(crate) async fn end_of_recording(&self) -> Option<i64> {
+    /// The instants of the first and the newest row, nanoseconds UTC since 1970, if the rows are a recording; none: more come, or there is
+    /// none.
+    async fn recording(&self) -> Option<(i64, i64)> {
         let State { config, history, status, .. } = self.0.as_ref();
         let after = status.recorded_after()?.max(config.stale_after);
         let fleet = history.fleet().await.ok()?.answer;
+        let first_ns = fleet.gpus.iter().map(|gpu| gpu.first_seen_ns).min()?;
         let newest_ns = fleet.gpus.iter().map(|gpu| gpu.last_seen_ns).max()?;
         let age_ns = config.clock.now_ns().saturating_sub(newest_ns);
-        (age_ns > i64::try_from(after.as_nanos()).unwrap_or(i64::MAX)).then_some(newest_ns)
+        let is_over = age_ns > i64::try_from(after.as_nanos()).unwrap_or(i64::MAX);
+        is_over.then_some((first_ns, newest_ns))
+    }
+
+    /// The instant of the newest row, nanoseconds UTC since 1970, if the rows are a recording; none: more come, or there is none.
+    pub(crate) async fn end_of_recording(&self) -> Option<i64> {
+        self.recording().await.map(|(_, end_ns)| end_ns)
+    }
+
+    /// An instant that is asked about. A recording ends there until its silence would count: who asks as of its end may round it up.
+    async fn past_instant(&self, at_ns: i64) -> PastInstant {
+        let stale_after_ns = StateRules::new(at_ns, self.0.config.stale_after).fresh.stale_after_ns;
+        let recording = self.recording().await;
+        let ends_there =
+            |(_, end_ns): &(i64, i64)| (0..=stale_after_ns).contains(&at_ns.saturating_sub(*end_ns));
+        let recorded_from_ns = recording.filter(ends_there).map(|(first_ns, _)| first_ns);
+        PastInstant { at_ns, recorded_from_ns }
     }
 
     /// The gateway's own statistics.

@@ -13,6 +13,7 @@ use tokio::time::Instant;
 
 use crate::ask::Head;
 use crate::compress::Encoding;
+use crate::past::PastInstant;
 
 /// Bytes of an entry beside its body, about.
 const ENTRY_LEN: u64 = 256;
@@ -24,8 +25,8 @@ pub(crate) struct Key {
     pub(crate) ask: String,
     /// How it is sent.
     pub(crate) encoding: Encoding,
-    /// The instant as of which it is asked, nanoseconds UTC since 1970; none: now.
-    pub(crate) at_ns: Option<i64>,
+    /// The instant as of which it is asked; none: now.
+    pub(crate) past: Option<PastInstant>,
     /// How often somebody has silenced or released something.
     pub(crate) said: u64,
 }
@@ -165,7 +166,7 @@ mod tests {
     #[tokio::test]
     async fn of_those_who_ask_the_same_one_makes_the_answer() {
         let cache = Cache::new(10, 1 << 20, Duration::from_mins(1));
-        let key = Key { ask: "Catalogue".to_owned(), encoding: Encoding::Plain, at_ns: None, said: 0 };
+        let key = Key { ask: "Catalogue".to_owned(), encoding: Encoding::Plain, past: None, said: 0 };
         let Err(making) = cache.get(&key, NOW).await else { panic!("nothing is ready yet") };
         let mut second = std::pin::pin!(cache.get(&key, NOW));
         assert!(futures_util::poll!(second.as_mut()).is_pending());
@@ -178,7 +179,7 @@ mod tests {
     #[tokio::test]
     async fn who_waits_takes_over_when_the_maker_gives_up() {
         let cache = Cache::new(10, 1 << 20, Duration::from_mins(1));
-        let key = Key { ask: "Catalogue".to_owned(), encoding: Encoding::Plain, at_ns: None, said: 0 };
+        let key = Key { ask: "Catalogue".to_owned(), encoding: Encoding::Plain, past: None, said: 0 };
         let making = cache.get(&key, NOW).await.err();
         let mut second = std::pin::pin!(cache.get(&key, NOW));
         assert!(futures_util::poll!(second.as_mut()).is_pending());

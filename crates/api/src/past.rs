@@ -21,11 +21,20 @@ const KEPT_YOUNG: Duration = Duration::from_secs(5);
 /// Age up to which they are.
 const YOUNG_NS: i64 = 10 * MINUTE_NS;
 
+/// An instant that is asked about, nanoseconds UTC since 1970.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) struct PastInstant {
+    /// As of when.
+    pub(crate) at_ns: i64,
+    /// The first row of the recording that ends there; none: more rows have come after it, or may.
+    pub(crate) recorded_from_ns: Option<i64>,
+}
+
 /// An instant that is looked at.
 #[derive(Debug)]
 pub(crate) struct Moment {
-    /// Nanoseconds UTC since 1970.
-    pub(crate) at_ns: i64,
+    /// What is asked.
+    asked: PastInstant,
     /// The history as of it.
     pub(crate) history: Arc<dyn History>,
     /// Judges the fleet as of it.
@@ -43,14 +52,15 @@ pub(crate) struct Past {
 }
 
 impl Past {
-    /// An instant, nanoseconds UTC since 1970. Its fleet is read by [`Past::read`].
-    pub(crate) fn moment(&self, history: &Arc<dyn History>, at_ns: i64, now_ns: i64) -> Arc<Moment> {
-        self.kept(at_ns).unwrap_or_else(|| {
+    /// An instant. Its fleet is read by [`Past::read`].
+    pub(crate) fn moment(&self, history: &Arc<dyn History>, asked: PastInstant, now_ns: i64) -> Arc<Moment> {
+        self.kept(asked).unwrap_or_else(|| {
+            let PastInstant { at_ns, recorded_from_ns } = asked;
             let kept = if now_ns.saturating_sub(at_ns) < YOUNG_NS { KEPT_YOUNG } else { KEPT };
             let moment = Arc::new(Moment {
-                at_ns,
+                asked,
                 history: Arc::new(AsOf::new(Arc::clone(history), at_ns)),
-                watch: Arc::new(FleetWatch::of_past()),
+                watch: Arc::new(FleetWatch::of_past(recorded_from_ns)),
                 until: Instant::now() + kept,
                 is_read: OnceCell::new(),
             });
@@ -86,16 +96,16 @@ impl Past {
         self.moments.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn kept(&self, at_ns: i64) -> Option<Arc<Moment>> {
+    fn kept(&self, asked: PastInstant) -> Option<Arc<Moment>> {
         self.forget_old();
         let moments = self.lock();
-        moments.iter().find(|moment| moment.at_ns == at_ns).cloned()
+        moments.iter().find(|moment| moment.asked == asked).cloned()
     }
 
     /// Keeps it, unless another was quicker.
     fn keep(&self, moment: Arc<Moment>) -> Arc<Moment> {
         let mut moments = self.lock();
-        if let Some(first) = moments.iter().find(|kept| kept.at_ns == moment.at_ns) {
+        if let Some(first) = moments.iter().find(|kept| kept.asked == moment.asked) {
             return Arc::clone(first);
         }
         while moments.len() >= INSTANTS_MAX {

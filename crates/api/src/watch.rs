@@ -84,12 +84,14 @@ struct Work {
     clocks: ClockWatch,
     /// Until when the rows of silences were read.
     read_ns: i64,
+    /// The first row of the recording that ends at the instant that is looked at, nanoseconds UTC since 1970.
+    recorded_from_ns: Option<i64>,
 }
 
 impl FleetWatch {
-    /// Over a fleet as of an instant.
-    pub(crate) fn of_past() -> Self {
-        let work = Work { tracker: Tracker::of_past(), ..Work::default() };
+    /// Over a fleet as of an instant, with the first row of the recording that ends there, if one does.
+    pub(crate) fn of_past(recorded_from_ns: Option<i64>) -> Self {
+        let work = Work { tracker: Tracker::of_past(), recorded_from_ns, ..Work::default() };
         Self { work: Arc::new(Mutex::new(work)), ..Self::default() }
     }
 
@@ -194,7 +196,7 @@ impl FleetWatch {
             self.look_back(history, &fleet, fresh.now_ns).await?;
         }
         if is_of_past {
-            self.work(|work| work.tracker.settle(fresh.now_ns));
+            self.work(|work| work.tracker.settle(fresh.now_ns, work.recorded_from_ns));
         } else if is_read {
             let changes = self.work(|work| work.tracker.changes());
             self.tell(&fleet, &changes);

@@ -244,12 +244,27 @@ mod tests {
             for new in tracker.unlooked(usize::MAX) {
                 tracker.looked_back(new.kind, &new.subject, Some(Began::exactly(100 * SECOND_NS)));
             }
-            tracker.settle(at_s * SECOND_NS);
+            tracker.settle(at_s * SECOND_NS, None);
             tracker.open().iter().map(|finding| finding.since_ns / SECOND_NS).collect::<Vec<_>>()
         };
         assert!(open(101, &[]).is_empty());
         assert_eq!(open(220, &[]), [100]);
         assert_eq!(open(101, &events), [100]);
+    }
+
+    #[test]
+    fn at_the_end_of_a_recording_what_is_true_from_its_first_row_on_is_open_and_began_then_or_earlier() {
+        let found = |began_s: i64, recorded_from_s: Option<i64>| {
+            let mut tracker = Tracker::of_past();
+            let began = Some(Began::exactly(began_s * SECOND_NS));
+            tracker.update(103 * SECOND_NS, vec![Candidate { began, ..candidate("gpu_missing") }], true);
+            tracker.settle(103 * SECOND_NS, recorded_from_s.map(|second| second * SECOND_NS + 1));
+            let found = tracker.open();
+            found.first().map(|finding| (finding.since_ns / SECOND_NS, finding.since_is_bound))
+        };
+        assert_eq!(found(100, Some(100)), Some((100, true)));
+        assert_eq!(found(101, Some(100)), None, "it began within the recording, and too late");
+        assert_eq!(found(100, None), None, "more rows may come");
     }
 
     #[test]

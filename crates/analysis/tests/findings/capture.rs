@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use gpuvitals_analysis::course::{WATCHED, hour_query, unusual};
-use gpuvitals_analysis::findings::{Recent, Situation, judge};
+use gpuvitals_analysis::findings::{Recent, Situation, Tracker, judge};
 use gpuvitals_analysis::freshness::Freshness;
 use gpuvitals_core::batch::{RowKeys, Value};
 use gpuvitals_core::history::{Buckets, Cell, Fleet, GroupName, LiveFleet};
@@ -41,12 +41,23 @@ fn the_real_capture_has_one_finding() {
     let fresh = Freshness { now_ns, stale_after_ns: 90_000_000_000 };
     let (recent, lost) = (Recent::default(), HashMap::new());
     let situation = Situation { fresh, gpus: &fleet.gpus, recent: &recent, lost: &lost };
-    let found: Vec<String> = judge(&situation)
-        .iter()
-        .map(|one| format!("{}: {}", one.finding.id(), one.finding.sentence))
-        .collect();
+    let found = judge(&situation);
+    let said: Vec<String> =
+        found.iter().map(|one| format!("{}: {}", one.finding.id(), one.finding.sentence)).collect();
     let missing = "gpu_missing:mtv5-dgx1-hgpu-012: the node has 7 GPUs (GPU 6 is missing), most nodes with NVIDIA H100 80GB HBM3 have 8";
-    assert_eq!(found, [missing]);
+    assert_eq!(said, [missing]);
+
+    let from_ns = fleet.gpus.iter().map(|gpu| gpu.first_seen_ns).min().unwrap();
+    let open = |recorded_from_ns: Option<i64>| {
+        let mut tracker = Tracker::of_past();
+        tracker.update(now_ns, found.clone(), true);
+        tracker.settle(now_ns, recorded_from_ns);
+        let open = tracker.open().into_iter();
+        open.map(|finding| (finding.id(), finding.since_ns, finding.since_is_bound)).collect::<Vec<_>>()
+    };
+    let as_of_the_end = [("gpu_missing:mtv5-dgx1-hgpu-012".to_owned(), from_ns, true)];
+    assert_eq!(open(Some(from_ns)), as_of_the_end, "three seconds are all that is known of it");
+    assert!(open(None).is_empty(), "of a live fleet it would be too early");
 }
 
 /// The capture as the only hour that is known.

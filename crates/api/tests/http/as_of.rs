@@ -1,5 +1,7 @@
 //! The fleet as of an instant of the past.
 
+use std::time::Duration;
+
 use gpuvitals_core::time::{MINUTE_NS, SECOND_NS};
 use gpuvitals_core::{Identity, IdentityColumn};
 use serde_json::{Value, json};
@@ -114,4 +116,28 @@ async fn who_held_a_gpu_long_before_is_not_guessed_from_now() {
     assert_eq!(then["gpu"]["last_seen"], "2026-11-17T16:00:00Z", "it was silent for over a day: {then}");
     assert_eq!(then["gpu"]["simulated"], true);
     assert_eq!(world.ok("/api/v1/gpus/GPU-a").await["labels"]["job"], "train-9");
+}
+
+#[tokio::test]
+async fn at_the_end_of_a_recording_what_is_true_from_its_first_row_on_is_open() {
+    let world = judging().await;
+    let one = |n: i32| gpu(&format!("GPU-{n}"), "sim-node-01", n, H100);
+    let hot: &[(&str, f64)] = &[("throttle_reasons", 32.0)];
+    let cool: &[(&str, f64)] = &[("throttle_reasons", 0.0)];
+    // From 15:56:37 to 15:56:40: the second GPU becomes hot meanwhile.
+    world
+        .append(rows(&[(one(0), 203, hot), (one(1), 203, cool), (one(0), 200, hot), (one(1), 200, hot)]))
+        .await;
+    let open = async |at: &str| {
+        let list = world.ok(&format!("/api/v1/analysis/findings?at=2026-11-20T{at}Z")).await;
+        let found = list["findings"].as_array().unwrap().iter();
+        found.map(|one| json!([one["id"], one["since"], one["since_at_least"]])).collect::<Vec<_>>()
+    };
+    assert!(open("15:56:40").await.is_empty(), "more rows may come");
+    *world.parts.recorded_after.lock().unwrap() = Some(Duration::ZERO);
+    let hot = [json!(["software_thermal_slowdown:GPU-0", "2026-11-20T15:56:37Z", true])];
+    for end in ["15:56:40", "15:56:40.001", "15:56:41"] {
+        assert_eq!(open(end).await, hot, "{end}");
+    }
+    assert!(open("15:56:39").await.is_empty(), "the recording goes on");
 }

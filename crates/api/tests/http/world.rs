@@ -36,6 +36,8 @@ pub(crate) struct Parts {
     pub(crate) collector: Mutex<Health>,
     pub(crate) breaks: Mutex<bool>,
     pub(crate) clusters: Mutex<Vec<Arc<ClusterView>>>,
+    /// Age of the newest row from which all rows are a recording.
+    pub(crate) recorded_after: Mutex<Option<Duration>>,
     more_collectors: Mutex<Vec<Peer>>,
 }
 
@@ -63,6 +65,10 @@ impl StatusView for Parts {
 
     fn clusters(&self) -> Vec<Arc<ClusterView>> {
         self.clusters.lock().unwrap().clone()
+    }
+
+    fn recorded_after(&self) -> Option<Duration> {
+        *self.recorded_after.lock().unwrap()
     }
 
     fn source(&self) -> serde_json::Value {
@@ -115,6 +121,7 @@ impl World {
             collector: Mutex::new(Health::healthy(now_ns())),
             breaks: Mutex::new(false),
             clusters: Mutex::default(),
+            recorded_after: Mutex::default(),
             more_collectors: Mutex::default(),
         });
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();

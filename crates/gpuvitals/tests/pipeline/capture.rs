@@ -125,6 +125,35 @@ fn the_real_capture_shows_the_values_of_the_file() {
     });
 }
 
+#[test]
+fn the_real_capture_opens_on_its_one_finding() {
+    let capture = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/fixtures/dcgm/metrics.csv");
+    if !capture.exists() {
+        eprintln!("skipped: {} is not on this machine", capture.display());
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    // Then with the history alone, as somebody who opens it next week.
+    for source in [["--csv", capture.to_str().unwrap()], ["--source", "none"]] {
+        let server = Server::start(folder.path(), &source);
+        server.until("/stats", "the end of the file", |stats| {
+            let source = &stats["source"];
+            source["kind"] == "none"
+                || (source["ended"] == true && source["rows_stored"] == source["rows_published"])
+        });
+        assert_eq!(server.get("/health")["recording_end"], "2025-07-18T20:42:37Z");
+        let list = server.get("/api/v1/analysis/findings?at=2025-07-18T20:42:37Z");
+        let ids: Vec<&Value> =
+            list["findings"].as_array().unwrap().iter().map(|finding| &finding["id"]).collect();
+        assert_eq!(ids, ["gpu_missing:mtv5-dgx1-hgpu-012"]);
+        let missing = &list["findings"][0];
+        assert_eq!(missing["since"], "2025-07-18T20:42:34Z");
+        assert_eq!(missing["since_at_least"], true);
+        assert_eq!(server.get("/api/v1/analysis/findings?at=2025-07-18T20:42:36Z")["total"], 0);
+        assert_eq!(server.terminate(), Some(0));
+    }
+}
+
 /// The ten values of a GPU, read from the file in the plainest way.
 fn values_in(capture: &Path, id: &str) -> Vec<(&'static str, f64)> {
     let text = std::fs::read_to_string(capture).unwrap();
