@@ -80,6 +80,11 @@ impl SidePipe {
         broken.unwrap_or_else(|| self.progress.queue())
     }
 
+    /// How many of its rows the queue took.
+    pub(crate) fn rows(&self) -> u64 {
+        self.progress.counts().rows
+    }
+
     /// Rows that the queue took, under the first name, and rows that it does not get, under the second.
     pub(crate) fn families(&self, [taken, lost]: [&'static str; 2]) -> [Family; 2] {
         let sent = self.progress.counts();

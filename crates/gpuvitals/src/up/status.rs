@@ -92,6 +92,11 @@ impl Status {
         health.clone()
     }
 
+    /// Whether others send rows: those of the findings are this process's own.
+    fn takes_rows(&self) -> bool {
+        self.collector.rows_stored.load(Ordering::Relaxed) > self.findings.rows()
+    }
+
     /// The collector's progress, for its workers to write.
     pub(crate) fn collector(&self) -> &Arc<gpuvitals_collect::CollectorProgress> {
         &self.collector
@@ -158,11 +163,7 @@ impl StatusView for Status {
         match &self.source {
             ("replay", progress) if progress.has_ended() => Some(Duration::ZERO),
             // What stores rows or reads clusters has GPUs that fall silent, and no recording that ends.
-            ("none", _)
-                if self.clusters.is_none() && self.collector.rows_stored.load(Ordering::Relaxed) == 0 =>
-            {
-                Some(RECORDED_AFTER)
-            }
+            ("none", _) if self.clusters.is_none() && !self.takes_rows() => Some(RECORDED_AFTER),
             _ => None,
         }
     }

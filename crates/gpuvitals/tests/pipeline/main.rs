@@ -16,6 +16,7 @@ mod import;
 mod lines;
 mod live;
 mod machine;
+mod recording;
 mod replay;
 mod restore;
 mod server;
