@@ -66,11 +66,11 @@ const PARTIAL = "x-partial";
 /** Questions for the state of the fleet, which may be asked as of an instant. */
 const OF_STATE = /\/api\/v1\/(gpus(\/[^/]+)?|hosts(\/[^/]+\/(gpus|topology))?|analysis\/(findings|silences|stragglers)|schedule\/hints)$/;
 
-/** The question as of the chosen instant. */
+/** The question as of the chosen instant, unless it names another. */
 function asOf(request: Request): Request {
   const at = chosenInstant();
   const url = new URL(request.url);
-  if (at === null || request.method !== "GET" || !OF_STATE.test(url.pathname)) return request;
+  if (at === null || request.method !== "GET" || !OF_STATE.test(url.pathname) || url.searchParams.has("at")) return request;
   url.searchParams.set("at", new Date(at).toISOString());
   return new Request(url, request);
 }

@@ -2,6 +2,7 @@ import { keepPreviousData, queryOptions } from "@tanstack/react-query";
 import { metricTitle } from "../shared/format";
 import { MINUTE, parseInstant, SECOND } from "../shared/time";
 import { api, dataOf, isNotKept, partialOf, type Schemas, type TelemetryEntry } from "./client";
+import { FINDINGS_MAX, type Finding } from "./findings";
 import type { Span } from "./queries";
 
 // What has happened to the fleet: its health events, among them the life of its findings.
@@ -46,6 +47,20 @@ export function happenedOf(rows: readonly TelemetryEntry[]): Happened[] {
   });
 }
 
+/**
+ * What is wrong as of the end of a recording, where it began. An opening is a row only if somebody watched at the time.
+ * One that may have begun earlier is sure to show at the end.
+ */
+export function openedOf(findings: readonly Finding[], end: number): Happened[] {
+  return findings.flatMap(({ since, since_at_least, kind, sentence, reach }): Happened[] => {
+    const at = parseInstant(since);
+    const [gpu] = reach.gpus;
+    if (at === null || gpu === undefined) return [];
+    const text = `${metricTitle(kind)}${since_at_least ? ", then or earlier" : ""}: ${sentence}`;
+    return [{ at, shows: since_at_least ? end : at + SECOND, gpu, host: reach.hostname, kind: "finding_opened", text, isEnd: false, about: "health" }];
+  });
+}
+
 /** Jobs and drivers that changed, in words: a line for each and node. */
 export function changedOf(changes: readonly Schemas["Change"][]): Happened[] {
   return changes.flatMap((change): Happened[] => {
@@ -83,26 +98,41 @@ export function changedQuery(span: Span, host: string) {
   });
 }
 
-/** What has happened in a span to GPUs of some hosts, or of all. A server that keeps no such rows has nothing to tell. */
-export function happenedQuery(span: Span, host: string) {
+/** The rows of a span about GPUs of some hosts, or of all. A server that keeps no such rows has nothing to tell. */
+async function rowsOf(span: Span, host: string, signal: AbortSignal): Promise<{ readonly rows: readonly TelemetryEntry[]; readonly partial: string | null }> {
+  const query = {
+    table: "gpu_health_events",
+    start_time: new Date(span.start).toISOString(),
+    end_time: new Date(span.end).toISOString(),
+    limit: HAPPENED_MAX,
+    ...(host === "" ? {} : { where: `node=${host}` }),
+  };
+  try {
+    const answer = await api.GET("/api/v1/telemetry", { params: { query }, signal });
+    return { rows: dataOf(answer).data, partial: partialOf(answer) };
+  } catch (error) {
+    if (isNotKept(error)) return { rows: [], partial: null };
+    throw error;
+  }
+}
+
+/** What is wrong with GPUs of some hosts, or of all, as of the end of a recording, if it is one. */
+async function wrongAt(end: number | null, host: string, signal: AbortSignal): Promise<{ readonly findings: readonly Finding[]; readonly partial: string | null }> {
+  if (end === null) return { findings: [], partial: null };
+  const query = { at: new Date(end).toISOString(), limit: FINDINGS_MAX, ...(host === "" ? {} : { host }) };
+  const answer = await api.GET("/api/v1/analysis/findings", { params: { query }, signal });
+  return { findings: dataOf(answer).findings, partial: partialOf(answer) };
+}
+
+/** What has happened in a span to GPUs of some hosts, or of all; in a recording also what nobody has watched begin. */
+export function happenedQuery(span: Span, host: string, recordingEnd: number | null) {
   return queryOptions({
-    queryKey: ["happened", span, host],
+    queryKey: ["happened", span, host, recordingEnd],
     queryFn: async ({ signal }) => {
-      const query = {
-        table: "gpu_health_events",
-        start_time: new Date(span.start).toISOString(),
-        end_time: new Date(span.end).toISOString(),
-        limit: HAPPENED_MAX,
-        ...(host === "" ? {} : { where: `node=${host}` }),
-      };
-      try {
-        const answer = await api.GET("/api/v1/telemetry", { params: { query }, signal });
-        const { data } = dataOf(answer);
-        return { all: happenedOf(data), isCut: data.length >= HAPPENED_MAX, partial: partialOf(answer) };
-      } catch (error) {
-        if (isNotKept(error)) return { all: [], isCut: false, partial: null };
-        throw error;
-      }
+      const [told, wrong] = await Promise.all([rowsOf(span, host, signal), wrongAt(recordingEnd, host, signal)]);
+      const opened = new Set(told.rows.filter(({ metrics }) => metrics.kind === "finding_opened").map(({ metrics }) => metrics.finding));
+      const unwatched = openedOf(wrong.findings.filter(({ id }) => !opened.has(id)), span.end).filter(({ at }) => at >= span.start);
+      return { all: inTime(happenedOf(told.rows), unwatched), isCut: told.rows.length >= HAPPENED_MAX, partial: told.partial ?? wrong.partial };
     },
     refetchInterval: MINUTE,
     placeholderData: keepPreviousData,

@@ -1,7 +1,7 @@
 import { fireEvent, screen, waitFor, within } from "@testing-library/react";
 import { userEvent } from "@testing-library/user-event";
 import { expect, it } from "vitest";
-import { findingsOf, gpu, listOf, mockApi, ok } from "../../testing/mockApi";
+import { finding, findingsOf, gpu, listOf, mockApi, ok } from "../../testing/mockApi";
 import { renderAt } from "../../testing/render";
 
 const AT = "2026-11-20T03:10:00Z";
@@ -104,4 +104,22 @@ it("opens a recording as of its end, unless now is asked for", async () => {
   await userEvent.click(screen.getByRole("button", { name: "To the end of the recording" }));
   expect(search().get("at")).toBe("2026-11-20T03:10:00.124Z");
   unmount();
+});
+
+it("marks in a recording what nobody has watched begin, and what rows tell once", async () => {
+  const end = "2026-11-20T03:10:00Z";
+  const mock = server({ recording_end: end });
+  const wrong = [
+    finding({ since: "2026-11-20T03:00:00Z" }),
+    finding({ id: "gpu_missing:node-2", kind: "gpu_missing", sentence: "the node has 7 GPUs", since: "2026-11-20T02:30:00Z", since_at_least: true }),
+  ];
+  mock.set(FINDINGS, (params) => findingsOf(params.get("at") === "2026-11-20T03:10:00.001Z" ? wrong : []));
+  renderAt("/?at=2026-11-20T03:02:00Z");
+  await userEvent.click(await screen.findByText("(2)"));
+  const lines = () => within(screen.getByRole("list", { name: "What changed, the newest first" })).getAllByRole("listitem").map((line) => line.textContent);
+  expect(lines(), "as of then it is not known to be open").toEqual([expect.stringContaining("XID 63"), expect.stringContaining("Lost")]);
+  await userEvent.click(within(screen.getByTestId("as-of")).getByRole("button", { name: "Go to now" }));
+  await screen.findByText("(4)");
+  expect(lines().filter((line) => line.includes("XID 63")), "opened and over, by their rows").toHaveLength(2);
+  expect(lines()).toContainEqual(expect.stringContaining("then or earlier: the node has 7 GPUs"));
 });

@@ -31,7 +31,7 @@ export function TimeBar({ host }: TimeBarProps) {
   const last = recordingEnd ?? Math.floor(clock / MINUTE) * MINUTE + MINUTE;
   const first = Math.min(last - SPANS[name], chosen ?? last);
   const span = { start: first, end: last };
-  const happened = useQuery(happenedQuery(span, host));
+  const happened = useQuery(happenedQuery(span, host, recordingEnd));
   const all = happened.data?.all ?? [];
 
   const present = chosen ?? last;
