@@ -76,6 +76,17 @@ impl Tests {
     }
 }
 
+/// The hosts that tests name.
+pub(crate) fn named_hosts(selector: &Selector) -> Vec<Arc<str>> {
+    let tests = selector.matchers().iter();
+    let named = tests.filter_map(|matcher| match (matcher.column, &matcher.test) {
+        (IdentityColumn::Node, TextTest::Is(hosts)) => Some(hosts),
+        _ => None,
+    });
+    // GPUs without a host are asked for by an empty name.
+    named.flatten().filter(|host| !host.is_empty()).cloned().collect()
+}
+
 fn too_many(text: &str) -> ApiError {
     ApiError::parameter("where", text, format!("at most {MATCHERS_MAX} tests"))
 }

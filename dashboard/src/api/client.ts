@@ -38,6 +38,11 @@ export function isNotKept(error: unknown): error is ApiError {
   return error instanceof ApiError && error.failure.kind === "server" && error.failure.code === "not_kept";
 }
 
+/** Whether the server knows no such host. */
+export function isUnknownHost(error: unknown): boolean {
+  return error instanceof ApiError && error.failure.kind === "server" && error.failure.code === "unknown_host";
+}
+
 /** Whether the question asks for more values than an answer has. */
 export function isTooLarge(error: unknown): boolean {
   return error instanceof ApiError && error.failure.kind === "server" && error.failure.code === "too_large";

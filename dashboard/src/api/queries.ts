@@ -3,7 +3,7 @@ import { present } from "../shared/instant";
 import { HEALTH_INTERVAL_MS, REFRESH_INTERVAL_MS } from "../shared/config";
 import { HOST_CPU, HOST_MEMORY_AVAILABLE, HOST_MEMORY_TOTAL } from "../shared/headline";
 import { MINUTE } from "../shared/time";
-import { api, dataOf, partialOf, type QueryAnswer, type Schemas } from "./client";
+import { api, dataOf, isUnknownHost, partialOf, type Gpu, type QueryAnswer, type Schemas } from "./client";
 
 /** The server's largest page. */
 const HOSTS_MAX = 10_000;
@@ -64,9 +64,15 @@ export function hostGpusQuery(host: string) {
     queryKey: ["hosts", "gpus", host],
     queryFn: async ({ signal }) => {
       const query = { host, include: "metrics", labels: "namespace,job,pod,pci", limit: GPUS_OF_HOST_MAX };
-      const answer = await api.GET("/api/v1/gpus", { params: { query }, signal });
-      const { gpus, total } = dataOf(answer);
-      return { gpus: [...gpus].sort((a, b) => (a.index ?? Infinity) - (b.index ?? Infinity)), total, partial: partialOf(answer) };
+      const none: readonly Gpu[] = [];
+      try {
+        const answer = await api.GET("/api/v1/gpus", { params: { query }, signal });
+        const { gpus, total } = dataOf(answer);
+        return { gpus: [...gpus].sort((a, b) => (a.index ?? Infinity) - (b.index ?? Infinity)), total, partial: partialOf(answer) };
+      } catch (error) {
+        if (isUnknownHost(error)) return { gpus: none, total: 0, partial: null };
+        throw error;
+      }
     },
     refetchInterval: REFRESH_INTERVAL_MS,
   });

@@ -2826,7 +2826,7 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorBody"];
                 };
             };
-            /** @description No such finding is open. */
+            /** @description No such finding is open, or one of the hosts is unknown. */
             404: {
                 headers: {
                     [name: string]: unknown;
@@ -3942,7 +3942,7 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorBody"];
                 };
             };
-            /** @description No values are kept. */
+            /** @description One of the hosts is unknown, or no values are kept. */
             404: {
                 headers: {
                     [name: string]: unknown;
@@ -4016,7 +4016,7 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorBody"];
                 };
             };
-            /** @description No values are kept. */
+            /** @description One of the hosts is unknown, or no values are kept. */
             404: {
                 headers: {
                     [name: string]: unknown;

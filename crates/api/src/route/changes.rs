@@ -13,6 +13,7 @@ use serde::Deserialize;
 use utoipa::IntoParams;
 
 use super::answered::Answered;
+use super::telemetry;
 use super::usage::USE_REUSED_NS;
 use crate::api::Api;
 use crate::ask::{Ask, Body, Rendered, View};
@@ -70,7 +71,7 @@ struct ChangesAsk {
         (status = 200, description = "The changes.", body = ChangeList,
          headers(("x-partial" = Option<String>, description = "What could not be read; missing if the answer is whole."))),
         (status = 400, description = "A parameter is not allowed, or the range is too long.", body = ErrorBody),
-        (status = 404, description = "No values are kept.", body = ErrorBody),
+        (status = 404, description = "One of the hosts is unknown, or no values are kept.", body = ErrorBody),
         (status = 503, description = "Too busy; try again.", body = ErrorBody),
     )
 )]
@@ -86,6 +87,13 @@ impl Ask for ChangesAsk {
     async fn answer(self, view: View) -> Result<Rendered, ApiError> {
         let (start_ns, end_ns) = self.range.at(view.now_ns())?;
         let Part { answer: uses, missing } = view.history.usage(UseQuery::of(start_ns, end_ns)).await?;
+        // A host that GPUs have left is told of all the same.
+        let is_told =
+            |host: &Arc<str>| uses.iter().any(|one| text(one, IdentityColumn::Node) == Some(host.as_ref()));
+        let hosts: Vec<Arc<str>> = self.hosts.iter().filter(|host| !is_told(host)).cloned().collect();
+        if !hosts.is_empty() {
+            telemetry::known_hosts(&view.history.fleet().await?, &hosts)?;
+        }
         view.render(missing, move |view, _| {
             let mut changes = jobs(&uses);
             changes.extend(versions(&uses));

@@ -19,6 +19,7 @@ use utoipa::IntoParams;
 use self::lines::Line;
 use super::answered::Answered;
 use super::gpus::Label;
+use super::telemetry;
 use super::usage::{USE_REUSED_NS, energy_of, idle_of};
 use crate::api::Api;
 use crate::ask::{self, Ask, Body, Rendered, View};
@@ -30,7 +31,7 @@ use crate::error::{ApiError, ErrorBody};
 use crate::format::{self, Format};
 use crate::parameter::{self, Asked, given};
 use crate::rack::RackPattern;
-use crate::selector::Tests;
+use crate::selector::{self, Tests};
 
 const MILLISECOND_NS: i64 = 1_000_000;
 /// Groups by which a fleet is shared out, the usual one first.
@@ -93,7 +94,7 @@ struct FleetUseAsk {
          content((FleetUse = "application/json"), (String = "text/csv"), (String = "application/vnd.apache.arrow.stream")),
          headers(("x-partial" = Option<String>, description = "What could not be read; missing if the answer is whole."))),
         (status = 400, description = "A parameter is not allowed, or the answer would be too large.", body = ErrorBody),
-        (status = 404, description = "No values are kept.", body = ErrorBody),
+        (status = 404, description = "One of the hosts is unknown, or no values are kept.", body = ErrorBody),
         (status = 503, description = "Too busy; try again.", body = ErrorBody),
     )
 )]
@@ -116,7 +117,9 @@ impl Ask for FleetUseAsk {
             return Err(ApiError::TooManyValues { buckets, series: 1, max, advice });
         }
         let selector = self.tests.selector().await?;
-        let Part { answer: fleet, missing: of_fleet } = view.history.fleet().await?;
+        let fleet = view.history.fleet().await?;
+        telemetry::known_hosts(&fleet, &selector::named_hosts(&selector))?;
+        let Part { answer: fleet, missing: of_fleet } = fleet;
         let tested = selector.matchers().iter().map(|matcher| matcher.column);
         let told_apart = ToldApart::by(tested.chain(self.by.column()));
         let query = UseQuery { step_ns: Some(step_ns), told_apart, ..UseQuery::of(start_ns, end_ns) };

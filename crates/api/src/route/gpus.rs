@@ -17,8 +17,8 @@ use gpuvitals_core::{IdentityColumn, Table};
 use serde::Deserialize;
 use utoipa::IntoParams;
 
-use super::analysis;
 use super::answered::Answered;
+use super::{analysis, telemetry};
 use crate::api::Api;
 use crate::ask::{Ask, Body, Rendered, View};
 use crate::asked::{Columns, FormatName, Instant, Judgements, Limit, Offset, Paging, Where};
@@ -27,7 +27,7 @@ use crate::dto::{Gpu, GpuDetail, GpuList, JudgementCounts, Labels, LatestColumns
 use crate::error::{ApiError, ErrorBody};
 use crate::format::Format;
 use crate::parameter::{self, Asked, Named, given};
-use crate::selector::Tests;
+use crate::selector::{self, Tests};
 use crate::watch::Judgement;
 
 pub(super) use label::Label;
@@ -172,7 +172,7 @@ pub(crate) struct GpuAsk(String);
          content((GpuList<'static> = "application/json"), (String = "text/csv"), (String = "application/vnd.apache.arrow.stream")),
          headers(("x-partial" = Option<String>, description = "What could not be read; missing if the answer is whole."))),
         (status = 400, description = "A parameter is not allowed.", body = ErrorBody),
-        (status = 404, description = "No such finding is open.", body = ErrorBody),
+        (status = 404, description = "No such finding is open, or one of the hosts is unknown.", body = ErrorBody),
         (status = 503, description = "Too busy; try again.", body = ErrorBody),
     )
 )]
@@ -250,8 +250,10 @@ impl Ask for GpusAsk {
     async fn answer(self, view: View) -> Result<Rendered, ApiError> {
         let fleet = view.history.fleet().await?;
         parameter::known_columns(Table::GpuEvents, self.latest.columns(), &fleet)?;
-        let Part { answer: fleet, missing } = fleet;
         let selector = self.tests.selector().await?;
+        telemetry::known_hosts(&fleet, &self.hosts)?;
+        telemetry::known_hosts(&fleet, &selector::named_hosts(&selector))?;
+        let Part { answer: fleet, missing } = fleet;
         let judgement = if self.depends_on_judgement() {
             Some(analysis::judged(&view).await?)
         } else if self.is_judged() {

@@ -26,7 +26,7 @@ use crate::dto::{GroupLabels, QueryAnswer, Series, Values};
 use crate::error::{ApiError, ErrorBody};
 use crate::format::{self, Format};
 use crate::parameter::{self, Asked, given};
-use crate::selector::Tests;
+use crate::selector::{self, Tests};
 
 const AGGREGATES: [&str; 11] =
     ["mean", "min", "max", "p50", "p90", "p99", "last", "count", "rate", "increase", "delta"];
@@ -164,10 +164,12 @@ impl Ask for QueryAsk {
         let gpus = self.selected(&fleet)?;
         let steps = end_ns.div_euclid(step_ns) - start_ns.div_euclid(step_ns) + 1;
         self.check(gpus.as_deref(), &fleet.answer, steps, &view.limits)?;
+        let selector = self.tests.selector().await?;
+        let mut hosts = selector::named_hosts(&selector);
         let none_wanted = gpus.as_ref().is_some_and(Vec::is_empty);
         let query = BucketQuery {
             gpus: gpus.unwrap_or_default(),
-            selector: self.tests.selector().await?,
+            selector,
             aggregates: self.aggregates.clone(),
             group_by: self.group_by.clone(),
             ..BucketQuery::of(self.table, self.metrics.clone(), start_ns, end_ns, step_ns)
@@ -177,8 +179,9 @@ impl Ask for QueryAsk {
         } else {
             view.history.buckets(query).await?
         };
-        if self.table == Table::SystemEvents && buckets.groups().is_empty() {
-            telemetry::hosts_with_rows(view.history.as_ref(), &fleet, &self.hosts, &missing).await?;
+        if buckets.groups().is_empty() {
+            hosts.extend_from_slice(&self.hosts);
+            telemetry::hosts_with_rows(view.history.as_ref(), &fleet, &hosts, &missing).await?;
         }
         let Part { answer: fleet, missing: of_fleet } = fleet;
         view.render(ask::joined(of_fleet, missing), move |view, partial| {

@@ -7,7 +7,7 @@ use arrow_array::RecordBatch;
 use axum::extract::State as Shared;
 use axum::http::HeaderMap;
 use gpuvitals_core::Table;
-use gpuvitals_core::history::{Fleet, GpuState, History, Part, RowPlace, Rows, RowsQuery};
+use gpuvitals_core::history::{Fleet, GpuState, History, Part, QueryError, RowPlace, Rows, RowsQuery};
 use serde::Deserialize;
 use utoipa::IntoParams;
 
@@ -22,7 +22,7 @@ use crate::dto::{Pagination, TelemetryList};
 use crate::error::{ApiError, ErrorBody};
 use crate::format::Format;
 use crate::parameter::{self, Asked, Named};
-use crate::selector::Tests;
+use crate::selector::{self, Tests};
 
 /// Makes the parameters of a question for rows: which tables may be named, and what else comes before those of all.
 macro_rules! rows_params {
@@ -191,13 +191,15 @@ impl Ask for TelemetryAsk {
     async fn answer(self, view: View) -> Result<Rendered, ApiError> {
         let fleet = view.history.fleet().await?;
         parameter::known_columns(self.table, self.metrics.as_deref(), &fleet)?;
+        let selector = self.tests.selector().await?;
+        let mut hosts = selector::named_hosts(&selector);
         let query = RowsQuery {
             table: self.table,
             gpus: match self.table {
                 Table::SystemEvents => self.gpus.clone(),
                 _ => keys(&fleet, &self.gpus)?,
             },
-            selector: self.tests.selector().await?,
+            selector,
             start_ns: self.start_ns,
             end_ns: self.end_ns,
             // One more than shown: whether there is a next page.
@@ -209,8 +211,11 @@ impl Ask for TelemetryAsk {
             with_total: self.after.is_none(),
         };
         let Part { answer: rows, missing } = view.history.rows(query).await?;
-        if self.table == Table::SystemEvents && rows.batch.is_none() {
-            hosts_with_rows(view.history.as_ref(), &fleet, &self.gpus, &missing).await?;
+        if rows.batch.is_none() {
+            if self.table == Table::SystemEvents {
+                hosts.extend_from_slice(&self.gpus);
+            }
+            hosts_with_rows(view.history.as_ref(), &fleet, &hosts, &missing).await?;
         }
         let missing = ask::joined(fleet.missing, missing);
         view.render(missing, move |_, partial| {
@@ -302,7 +307,11 @@ pub(crate) async fn hosts_with_rows(
             newest_first: true,
             ..RowsQuery::of(Table::SystemEvents, 1)
         };
-        let Part { answer, missing: more } = history.rows(any).await?;
+        let Part { answer, missing: more } = match history.rows(any).await {
+            // Then hosts are known by their GPUs alone.
+            Err(QueryError::NotKept { .. }) => return unknown,
+            rows => rows?,
+        };
         if answer.batch.is_some() {
             continue;
         }
