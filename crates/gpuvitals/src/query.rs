@@ -32,14 +32,16 @@ const ANSWER_LEN_MAX: u64 = 256 << 20;
 /// If the server cannot be reached, refuses the question, or reports something unhealthy.
 pub(crate) fn run(query: &Query) -> Result<(), Failure> {
     let path = match &query.what {
-        QueryWhat::Gpus { search, state, sort, limit, when } => {
+        QueryWhat::Gpus { search, judgement, sort, limit, when } => {
             let filter = |name: &str, value: &Option<String>| {
                 value.as_ref().map_or(String::new(), |value| format!("&{name}={}", escaped(value)))
             };
-            let filters = filter("search", search) + &filter("state", state) + &filter("sort", sort);
+            let filters = filter("search", search) + &some("judgement", judgement) + &filter("sort", sort);
             format!("/api/v1/gpus?include=metrics&limit={limit}{filters}{}", when.parameter()?)
         }
-        QueryWhat::Hosts { when } => format!("/api/v1/hosts?limit=10000{}", when.parameter()?),
+        QueryWhat::Hosts { judgement, when } => {
+            format!("/api/v1/hosts?limit=10000{}{}", some("judgement", judgement), when.parameter()?)
+        }
         QueryWhat::Gpu { id, when } => {
             let parameters = when.parameter()?.replacen('&', "?", 1);
             format!("/api/v1/gpus/{}{parameters}", escaped(id))

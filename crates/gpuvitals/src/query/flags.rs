@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use clap::builder::PossibleValuesParser;
 use clap::{Args, Subcommand};
+use gpuvitals_analysis::judgement::GpuJudgement;
 use gpuvitals_core::{Table, time};
 
 use crate::failure::{Exit, Failure};
@@ -53,13 +54,17 @@ impl When {
     }
 }
 
+fn words_of_judgement() -> PossibleValuesParser {
+    PossibleValuesParser::new(GpuJudgement::ALL.map(GpuJudgement::name))
+}
+
 /// `gpuvitals query`
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
-  gpuvitals query gpus --state unhealthy
+  gpuvitals query gpus --judgement critical,lost
   gpuvitals query gpus --sort=-power_w --limit 10
   gpuvitals query gpu host-7:gpu3
-  gpuvitals query gpus --state unhealthy --at 2026-11-20T03:10:00Z
+  gpuvitals query gpus --judgement critical,lost --at 2026-11-20T03:10:00Z
   gpuvitals query range power_w,utilization_pct --last 6h --step 5m --group-by node
   gpuvitals query range energy_mj --aggregate rate --group-by namespace,job --where 'job!=' --top 10
   gpuvitals query range cpu_pct --table system_events
@@ -77,14 +82,14 @@ pub(crate) struct Query {
 /// What `query` can ask.
 #[derive(Debug, Subcommand)]
 pub(crate) enum QueryWhat {
-    /// All GPUs with their state and latest values
+    /// All GPUs, how each does, and their latest values
     Gpus {
         /// Only GPUs whose id, name, model or host has this text
         search: Option<String>,
-        /// Only GPUs of this state
-        #[arg(long, value_name = "STATE", value_parser = ["active", "idle", "stale", "unhealthy", "unknown"])]
-        state: Option<String>,
-        /// Order by a field (hostname, state, last_seen, model …) or a metric, the largest first with - before it: -power_w
+        /// Only GPUs of these judgements: the worst finding, or else the state
+        #[arg(long, alias = "state", value_name = "WORD", value_delimiter = ',', value_parser = words_of_judgement())]
+        judgement: Vec<String>,
+        /// Order by a field (hostname, judgement, last_seen, model …) or a metric, the largest first with - before it: -power_w
         /// [default: by host and index]
         #[arg(long, value_name = "FIELD", allow_hyphen_values = true)]
         sort: Option<String>,
@@ -95,8 +100,11 @@ pub(crate) enum QueryWhat {
         #[command(flatten)]
         when: When,
     },
-    /// All hosts
+    /// All hosts, and how each does
     Hosts {
+        /// Only hosts of these judgements: that of its GPU that needs somebody most
+        #[arg(long, value_name = "WORD", value_delimiter = ',', value_parser = words_of_judgement())]
+        judgement: Vec<String>,
         /// Of when
         #[command(flatten)]
         when: When,

@@ -25,16 +25,16 @@ pub(crate) fn table(what: &QueryWhat, answer: &Value, width: Option<usize>) -> S
 
 fn gpus(answer: &Value, width: Option<usize>) -> String {
     let columns = ["utilization_pct", "power_w", "temperature_c", "memory_used_mb"];
-    let has_reason = list(answer, "gpus").any(|gpu| gpu["state_reason"].is_string());
-    let mut head = vec!["HOST".to_owned(), "GPU".to_owned(), "STATE".to_owned()];
+    let has_reason = list(answer, "gpus").any(|gpu| gpu["judgement_reason"].is_string());
+    let mut head = vec!["HOST".to_owned(), "GPU".to_owned(), "JUDGEMENT".to_owned()];
     head.extend(columns.map(heading));
     head.extend(has_reason.then(|| "REASON".to_owned()));
     head.extend(["MODEL", "LAST SEEN", "ID"].map(str::to_owned));
     let mut rows = vec![head];
     for gpu in list(answer, "gpus") {
-        let mut row = vec![text(&gpu["hostname"]), text(&gpu["index"]), state(gpu)];
+        let mut row = vec![text(&gpu["hostname"]), text(&gpu["index"]), judgement(gpu)];
         row.extend(columns.map(|column| text(&gpu["metrics"][column])));
-        row.extend(has_reason.then(|| text(&gpu["state_reason"])));
+        row.extend(has_reason.then(|| text(&gpu["judgement_reason"])));
         row.extend([text(&gpu["model"]), text(&gpu["last_seen"]), text(&gpu["id"])]);
         rows.push(row);
     }
@@ -46,14 +46,17 @@ fn gpus(answer: &Value, width: Option<usize>) -> String {
     table + &footer(answer, "GPU") + &remark
 }
 
-fn state(gpu: &Value) -> String {
-    let simulated = if gpu["simulated"] == true { " (simulated)" } else { "" };
-    format!("{}{simulated}", text(&gpu["state"]))
+/// How a GPU or host does.
+fn judgement(one: &Value) -> String {
+    let simulated = if one["simulated"] == true { " (simulated)" } else { "" };
+    format!("{}{simulated}", text(&one["judgement"]))
 }
 
 fn hosts(answer: &Value) -> String {
-    let mut rows = vec![vec!["HOST".to_owned(), "GPUS".to_owned()]];
-    rows.extend(list(answer, "hosts").map(|host| vec![text(&host["hostname"]), text(&host["gpu_count"])]));
+    let mut rows = vec![["HOST", "GPUS", "JUDGEMENT", "LAST SEEN"].map(str::to_owned).to_vec()];
+    rows.extend(list(answer, "hosts").map(|host| {
+        vec![text(&host["hostname"]), text(&host["gpu_count"]), judgement(host), text(&host["last_seen"])]
+    }));
     aligned(&rows) + &footer(answer, "host")
 }
 
@@ -317,11 +320,11 @@ mod tests {
 
     #[test]
     fn gpus_are_counted_in_words_and_what_is_wrong_is_said() {
-        let gpu = |state: &str, reason: Value| json!({"hostname": "n", "index": 0, "state": state, "state_reason": reason, "metrics": {"power_w": 71.5}});
+        let gpu = |word: &str, reason: Value| json!({"hostname": "n", "index": 0, "judgement": word, "judgement_reason": reason, "metrics": {"power_w": 71.5}});
         let list = |gpus: Vec<Value>| gpus_of(&gpus);
         let one = list(vec![gpu("idle", Value::Null)]);
         assert!(one.ends_with("\n1 GPU\n") && !one.contains("REASON"), "{one}");
-        let two = list(vec![gpu("idle", Value::Null), gpu("unhealthy", "XID 79".into())]);
+        let two = list(vec![gpu("idle", Value::Null), gpu("critical", "XID 79".into())]);
         assert!(two.ends_with("\n2 GPUs\n") && two.contains("REASON") && two.contains("XID 79"), "{two}");
     }
 
@@ -349,7 +352,7 @@ mod tests {
     fn a_narrow_terminal_has_whole_columns_of_gpus_and_shorter_texts() {
         let gpu = |index: u32, reason: Value| {
             json!({
-                "hostname": "rack-07-node-12", "index": index, "state": "active", "state_reason": reason, "simulated": true,
+                "hostname": "rack-07-node-12", "index": index, "judgement": "active", "judgement_reason": reason, "simulated": true,
                 "metrics": {"utilization_pct": 97.0, "power_w": 641.5, "temperature_c": 71, "memory_used_mb": 160_612},
                 "model": "NVIDIA H100 80GB HBM3", "last_seen": "2026-11-29T01:51:15Z",
                 "id": "GPU-5c1d0a44-9f0e-4d53-8f0a-0d1c6c5a7e21",

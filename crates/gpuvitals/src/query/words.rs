@@ -24,12 +24,13 @@ const FLAGS: [(&str, Option<&str>); 7] = [
     ("search", None),
 ];
 /// Parameters that are flags.
-const SAME: [&str; 13] = [
+const SAME: [&str; 14] = [
     "after",
     "aggregate",
     "bottom",
     "end",
     "host",
+    "judgement",
     "kind",
     "limit",
     "namespace",
