@@ -1,5 +1,6 @@
 //! Requirement C4.1, of a gateway in one process and of one over pieces.
 
+use gpuvitals_rig::gpuvitals;
 use gpuvitals_rig::port::Port;
 use gpuvitals_rig::program::Process;
 use serde_json::{Value, json};
@@ -159,6 +160,52 @@ fn pieces_and_one_process_give_the_same_answers() {
         let (code, said) = process.terminated();
         assert_eq!(code, Some(0), "{said}");
     }
+}
+
+/// A GPU that works and then breaks, and another that comes with that row and is hot in it.
+const BREAKS: &str = "timestamp,gpu,uuid,model,node,utilization_pct,xid_last,throttle_reasons
+2026-01-01T00:00:00Z,0,GPU-a,NVIDIA H100 80GB HBM3,n1,50,,
+2026-01-01T00:00:30Z,0,GPU-a,NVIDIA H100 80GB HBM3,n1,50,,
+2026-01-01T00:01:00Z,0,GPU-a,NVIDIA H100 80GB HBM3,n1,50,79,
+2026-01-01T00:01:00Z,0,GPU-b,NVIDIA H100 80GB HBM3,n2,50,,32
+";
+
+#[test]
+fn the_command_line_lists_by_the_one_judgement_as_of_an_instant() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("breaks.csv");
+    std::fs::write(&file, BREAKS).unwrap();
+    let data = folder.path().join("data");
+    let files = ["--replay", file.to_str().unwrap(), "--data-dir", data.to_str().unwrap()];
+    let up = Gateway::of(start(&[&["up", "--port", "0"][..], &files].concat()));
+    up.until("/api/v1/telemetry?limit=1", "all rows", |said| said.json["total"] == 4);
+    // The lines of a list that name one of these, as their first words.
+    let listed = |question: &[&str], at: &str| {
+        let said = gpuvitals!().args(question).args(["--at", at, "--url", &up.url]).output().unwrap();
+        assert!(said.status.success(), "{question:?}: {}", String::from_utf8_lossy(&said.stderr));
+        let text = String::from_utf8(said.stdout).unwrap();
+        let lines = text.lines().filter(|line| line.starts_with("n1 ") || line.starts_with("n2 "));
+        lines.map(|line| line.split_whitespace().take(3).collect::<Vec<_>>().join(" ")).collect::<Vec<_>>()
+    };
+    let (before, after) = ("2026-01-01T00:00:30Z", "2026-01-01T00:01:00Z");
+    let (gpus, hosts) = (&["query", "gpus"][..], &["query", "hosts"][..]);
+    assert_eq!(listed(gpus, before), ["n1 0 active"], "the other one has not come");
+    // One hot sample is no finding.
+    assert_eq!(listed(gpus, after), ["n1 0 critical", "n2 0 unconfirmed"]);
+    assert_eq!(listed(&[gpus, &["--judgement", "critical,lost"]].concat(), after), ["n1 0 critical"]);
+    assert_eq!(listed(hosts, before), ["n1 1 active"]);
+    assert_eq!(listed(hosts, after), ["n1 1 critical", "n2 1 unconfirmed"]);
+    assert_eq!(listed(&[hosts, &["--judgement", "unconfirmed"]].concat(), after), ["n2 1 unconfirmed"]);
+    let findings = |at: &str| {
+        let asked = ["findings", "--at", at, "--json", "--url", &up.url];
+        let said = gpuvitals!().args(asked).output().unwrap();
+        let list: Value = serde_json::from_slice(&said.stdout).unwrap();
+        list["findings"].as_array().unwrap().iter().map(|one| one["id"].clone()).collect::<Vec<_>>()
+    };
+    assert!(findings(before).is_empty());
+    assert_eq!(findings(after), ["xid:GPU-a"]);
+    let (code, said) = up.process.terminated();
+    assert_eq!(code, Some(0), "{said}");
 }
 
 /// An answer without what depends on the moment it was given, and means in the digits that a sum has in any order.
