@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use gpuvitals_core::Status;
 use gpuvitals_core::history::{
-    Answered, BucketQuery, Buckets, Change, Changes, Fleet, GpuState, History, HistoryStats, QueryError,
-    Rows, RowsQuery,
+    Answered, BucketQuery, Buckets, Change, Changes, Fleet, GpuState, History, HistoryStats, LiveFleet,
+    QueryError, Rows, RowsQuery, fleet_as_of, spelling,
 };
 use gpuvitals_core::ports::{Answer, Sink};
 use gpuvitals_core::{Health, MetricId, Table};
@@ -90,6 +90,35 @@ proptest! {
             service.end().await;
         });
     }
+}
+
+#[tokio::test]
+async fn the_fleet_of_an_instant_is_the_same_by_call_and_from_rows() {
+    let kept = Kept::new();
+    kept.store.accept(vec![batch(&[row(0, 0), row(0, 100), row(1, 100)])]).await.unwrap();
+    let at_ns = BASE_NS + 50 * SECOND_NS;
+    let near = fleet_as_of(&kept.store, at_ns).await.unwrap().answer;
+    let seen: Vec<_> = near.gpus.iter().map(|gpu| (gpu.key.as_ref(), gpu.last_seen_ns)).collect();
+    assert_eq!(seen, [("GPU-0", BASE_NS)], "the other one has not come");
+
+    let service = Service::new(Arc::new(kept.store.clone())).await;
+    let mut client =
+        v1::history_client::HistoryClient::new(endpoint(service.address).connect().await.unwrap());
+    let mut now = client.fleet(v1::FleetRequest::default()).await.unwrap().into_inner();
+    let now = now.message().await.unwrap().unwrap();
+    // Who has the state of now does not have that of then.
+    let (known_version, known_life) = (now.version, now.life);
+    let request = v1::FleetRequest { known_version, known_life, at_ns: Some(at_ns) };
+    let mut parts = client.fleet(request).await.unwrap().into_inner();
+    let mut called = LiveFleet::default();
+    while let Some(part) = parts.message().await.unwrap() {
+        assert!(!part.unchanged);
+        spelling::read(&part.gpus, &mut called).unwrap();
+    }
+    assert_eq!(states(&called.snapshot()), states(&near));
+    // A gateway asks for the rows of each collector, and puts the fleet together.
+    let remote = remote(&service);
+    assert_eq!(states(&fleet_as_of(&remote, at_ns).await.unwrap().answer), states(&near));
 }
 
 #[tokio::test]
