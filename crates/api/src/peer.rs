@@ -9,6 +9,6 @@ pub struct Peer {
     pub name: String,
     /// How it does; `degraded` if it is not reached.
     pub health: Health,
-    /// Its own `GET /stats`: a JSON object; null if it is unknown.
+    /// Its own `GET /stats`: a JSON object; null if it is not reached.
     pub stats: serde_json::Value,
 }

@@ -2099,6 +2099,7 @@ export interface components {
          * @description Health of one of several.
          * @example {
          *       "name": "10.0.0.7:8080",
+         *       "reached": true,
          *       "reason": "",
          *       "since": "2026-11-20T15:58:12Z",
          *       "status": "healthy"
@@ -2107,6 +2108,8 @@ export interface components {
         NamedComponent: components["schemas"]["Component"] & {
             /** @description Its name. */
             name: string;
+            /** @description Whether it answers. One that does not is degraded: nobody here knows whether it works. */
+            reached: boolean;
         };
         /** @description What to silence: a finding, a host or a job, one of them. */
         NewSilence: {

@@ -39,18 +39,22 @@ impl From<Health> for Component {
 
 /// Health of one of several.
 #[derive(Debug, Serialize, ToSchema)]
-#[schema(example = json!({"name": "10.0.0.7:8080", "status": "healthy", "reason": "", "since": "2026-11-20T15:58:12Z"}))]
+#[schema(example = json!({
+    "name": "10.0.0.7:8080", "status": "healthy", "reason": "", "since": "2026-11-20T15:58:12Z", "reached": true
+}))]
 pub(crate) struct NamedComponent {
     /// Its name.
     pub(crate) name: String,
     /// Its health.
     #[serde(flatten)]
     pub(crate) health: Component,
+    /// Whether it answers. One that does not is degraded: nobody here knows whether it works.
+    pub(crate) reached: bool,
 }
 
 impl From<Peer> for NamedComponent {
     fn from(peer: Peer) -> Self {
-        Self { name: peer.name, health: Component::from(peer.health) }
+        Self { name: peer.name, health: Component::from(peer.health), reached: !peer.stats.is_null() }
     }
 }
 

@@ -52,7 +52,9 @@ async fn health_is_the_worst_of_the_parts() {
 async fn of_several_collectors_the_worst_is_shown_and_each_is_listed() {
     let world = World::new().await;
     let report = world.ok("/health").await;
-    let well = json!({"name": "c:8080", "status": "healthy", "reason": "", "since": "2026-11-20T16:00:00Z"});
+    let well = json!({
+        "name": "c:8080", "status": "healthy", "reason": "", "since": "2026-11-20T16:00:00Z", "reached": true
+    });
     assert_eq!(report["collectors"], json!([well]));
     assert_eq!(report["queues"][0]["name"], "q:9090");
     let health = Health {
@@ -68,6 +70,7 @@ async fn of_several_collectors_the_worst_is_shown_and_each_is_listed() {
     );
     assert_eq!((report["status"].as_str(), &report["collectors"][0]), (Some("degraded"), &well));
     assert_eq!(report["collectors"][1]["reason"], "no answer");
+    assert_eq!(report["collectors"][1]["reached"], false);
     let stats = world.ok("/stats").await;
     assert_eq!(stats["collectors"], json!({"c:8080": {"total_processed": 7}, "d:8080": null}));
 }

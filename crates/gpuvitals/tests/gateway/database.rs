@@ -72,8 +72,11 @@ fn ranges_come_from_the_database_and_the_newest_rows_from_the_collectors() {
     assert_eq!(gpus.json["total"], 4);
     b.kill();
     gateway.until("/health", "no collector", |said| {
-        said.json["collectors"].as_array().unwrap().iter().all(|one| one["status"] == "degraded")
+        let collectors = said.json["collectors"].as_array().unwrap();
+        collectors.len() == 2
+            && collectors.iter().all(|one| one["status"] == "degraded" && one["reached"] == false)
     });
+    assert_eq!(gateway.get("/health")["queues"][0]["reached"], true);
     let gpus = gateway.until("/api/v1/gpus", "no collector", |said| lacks(&other, said));
     assert_eq!(gpus.json["total"], 4);
     // A gateway that starts now has the latest state from the database.

@@ -21,7 +21,7 @@ function Notice() {
       <div className="mx-auto flex max-w-[2560px] items-center gap-x-3 px-3 py-2 text-[13px] sm:px-5">
         <OctagonAlert size={15} className="shrink-0 text-bad" aria-hidden />
         <p>
-          <strong className="font-semibold">No collector and no queue works: nothing new arrives.</strong>
+          <strong className="font-semibold">No collector and no queue works or is reached: nothing new arrives.</strong>
           {seen > 0 && (
             <span className="text-muted">
               {" "}

@@ -25,12 +25,13 @@ describe("the health strip", () => {
   });
 
   it.each([
-    ["all collectors and the queue", "unhealthy", "unhealthy", 1],
-    ["a queue that lives", "unhealthy", "healthy", 0],
-    ["a collector that lives", "degraded", "unhealthy", 0],
-  ])("says once what it means that they are dead: %s", async (_name, collector, queue, notices) => {
+    ["all collectors and the queue", "unhealthy", "unhealthy", true, 1],
+    ["a queue that lives", "unhealthy", "healthy", true, 0],
+    ["a collector that lives", "degraded", "unhealthy", true, 0],
+    ["a gateway that reaches none of them", "degraded", "degraded", false, 1],
+  ])("says once what it means that they are dead: %s", async (_name, collector, queue, reached, notices) => {
     const part = (status: string) => ({ status, reason: "connection refused", since: "2026-11-19T08:30:00Z" });
-    const named = (status: string) => [{ ...part(status), name: "a" }];
+    const named = (status: string) => [{ ...part(status), name: "a", reached }];
     const health = { ...HEALTH, status: "unhealthy", collector: part(collector), collectors: named(collector), queue: part(queue), queues: named(queue) };
     const hosts = [{ hostname: "node-1", gpu_count: 8, models: [], vendors: [], states: {}, simulated: false, last_seen: "2026-11-19T08:29:26Z" }];
     mockApi({ "/health": { status: 503, body: health }, "/api/v1/hosts": ok({ hosts, total: 1, pagination: { limit: 1000, offset: 0, has_next: false } }) });
