@@ -1,7 +1,7 @@
 //! Which RAS blocks of AMD GPUs had errors beyond correction: what they are, and what to do about them.
 //!
-//! The blocks are those of the kernel's driver (`ras_block_string` in `amdgpu_ras.c`); steps follow AMD's tools `amd-smi` and `rocm-smi`,
-//! which list bad pages and links. Counts by block are details, which the latest state of a GPU does not have.
+//! The blocks are those of the kernel's driver (`ras_block_string` in `amdgpu_ras.c`). AMD publishes no step for a block: the steps are
+//! ours, with the commands of its tools `amd-smi` and `rocm-smi`, which list bad pages and links. Counts by block are details, which the latest state of a GPU does not have.
 
 use std::sync::Arc;
 
@@ -24,6 +24,7 @@ const GPUS_MAX: usize = 64;
 struct RasBlock {
     name: &'static str,
     words: &'static str,
+    /// Ours.
     remedy: &'static str,
 }
 
@@ -35,6 +36,8 @@ const LINK: &str = "Work over several GPUs may have failed: run it again elsewhe
      `rocm-smi --shownodesbw` show the links. If errors come again the board or the baseboard is due for exchange.";
 const BUS: &str = "Drain the node, reseat the board and its riser, and reboot; `lspci -vv` and `dmesg | grep -i aer` show errors of the bus. If \
      they come again the board is due for exchange.";
+const CONTROL: &str = "What runs on the GPU may stop or hang. Drain the node and reboot it; if errors come again the board is due for exchange. \
+     `dmesg | grep -i ras` has the driver's words.";
 
 const BLOCKS: &[RasBlock] = &[
     block("umc", "device memory", MEMORY),
@@ -46,11 +49,16 @@ const BLOCKS: &[RasBlock] = &[
     block("hdp", "the data path to the host", BUS),
     block("xgmi_wafl", "the links to other GPUs", LINK),
     block("df", "the data fabric", WRONG),
+    block("smn", "the management network", CONTROL),
+    block("sem", "the semaphores", CONTROL),
     block("mp0", "the security processor", WRONG),
     block("mp1", "the power controller", WRONG),
+    block("fuse", "the fuses", CONTROL),
     block("mca", "the machine check unit", WRONG),
     block("vcn", "the video engines", WRONG),
     block("jpeg", "the JPEG engines", WRONG),
+    block("ih", "the interrupt handler", CONTROL),
+    block("mpio", "the I/O processor", BUS),
 ];
 
 const fn block(name: &'static str, words: &'static str, remedy: &'static str) -> RasBlock {

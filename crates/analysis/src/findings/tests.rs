@@ -4,7 +4,7 @@ use std::sync::Arc;
 use gpuvitals_core::batch::Value;
 use gpuvitals_core::history::{Buckets, GpuState, GroupName, LatestValue, TimeSteps};
 use gpuvitals_core::time::{MINUTE_NS, SECOND_NS};
-use gpuvitals_core::{BatchBuilder, Identity, IdentityColumn, Origin, Table, catalogue};
+use gpuvitals_core::{Batch, BatchBuilder, Identity, IdentityColumn, Origin, Table, catalogue};
 use proptest::prelude::*;
 
 use super::*;
@@ -181,6 +181,53 @@ fn what_to_do_is_of_the_code_the_vendor_and_the_gpu_and_the_driver_knows_best() 
     assert!(hot("amd").contains("`rocm-smi -d 6") && !hot("amd").contains("nvidia"));
 }
 
+/// Counts by block of the GPU `a`: age in seconds, block, count.
+fn ras_rows(rows: &[(i64, &str, u32)]) -> Batch {
+    let mut builder = BatchBuilder::new(Table::GpuDetails);
+    for (ago_s, block, count) in rows {
+        let who = builder.intern(&Identity::default().with(IdentityColumn::Uuid, "a").unwrap());
+        let row = builder.row(NOW_NS - ago_s * SECOND_NS, who);
+        builder.set_extra_text(row, "metric", "ras_uncorrected").unwrap();
+        builder.set_extra_text(row, "instance", block).unwrap();
+        builder.set_extra(row, "value", f64::from(*count)).unwrap();
+    }
+    builder.finish(Origin { node: Arc::from("n1"), started_ns: 1 }, 1).unwrap()
+}
+
+#[test]
+fn every_ras_block_of_the_driver_has_words_and_a_step() {
+    let gpus = [gpu("a", "n1", "", 0, &[("ras_uncorrected", 1)])];
+    for block in [
+        "umc",
+        "sdma",
+        "gfx",
+        "mmhub",
+        "athub",
+        "pcie_bif",
+        "hdp",
+        "xgmi_wafl",
+        "df",
+        "smn",
+        "sem",
+        "mp0",
+        "mp1",
+        "fuse",
+        "mca",
+        "vcn",
+        "jpeg",
+        "ih",
+        "mpio",
+    ] {
+        let mut recent = Recent::default();
+        recent.ras.take(Some(&ras_rows(&[(10, block, 1)])));
+        let lost = HashMap::new();
+        let found = judge(&Situation { fresh: FRESH, gpus: &gpus, recent: &recent, lost: &lost });
+        let one = &found.first().unwrap().finding;
+        assert!(one.sentence.contains(&format!(" ({block})")), "{}", one.sentence);
+        assert!(!one.remedy.contains("--showrasinfo"), "{block}: that of all blocks: {}", one.remedy);
+    }
+}
+
 #[test]
 fn a_ras_error_names_its_block_where_the_details_do() {
     let gpus = [gpu("a", "n1", "", 0, &[("ras_uncorrected", 3)])];
@@ -190,16 +237,8 @@ fn a_ras_error_names_its_block_where_the_details_do() {
     recent.ras.take(None);
     assert!(recent.ras.next_query(&gpus, FRESH).is_none(), "it may have none");
     assert_eq!((asked.table, asked.gpus.len()), (Table::GpuDetails, 1));
-    let mut builder = BatchBuilder::new(Table::GpuDetails);
     // The newest first.
-    for (ago_s, block, count) in [(10, "umc", 2), (40, "umc", 1), (70, "gfx", 1), (70, "sdma", 0)] {
-        let who = builder.intern(&Identity::default().with(IdentityColumn::Uuid, "a").unwrap());
-        let row = builder.row(NOW_NS - ago_s * SECOND_NS, who);
-        builder.set_extra_text(row, "metric", "ras_uncorrected").unwrap();
-        builder.set_extra_text(row, "instance", block).unwrap();
-        builder.set_extra(row, "value", f64::from(count)).unwrap();
-    }
-    recent.ras.take(Some(&builder.finish(Origin { node: Arc::from("n1"), started_ns: 1 }, 1).unwrap()));
+    recent.ras.take(Some(&ras_rows(&[(10, "umc", 2), (40, "umc", 1), (70, "gfx", 1), (70, "sdma", 0)])));
     assert!(recent.ras.next_query(&gpus, FRESH).is_none(), "they are known");
     let lost = HashMap::new();
     let found = judge(&Situation { fresh: FRESH, gpus: &gpus, recent: &recent, lost: &lost });
