@@ -54,7 +54,8 @@ it("says what is not known of a host, and leaves its columns out", async () => {
 });
 
 it("helps where there is no such host, and says what could not be read or renewed", async () => {
-  const mock = mockApi({ ...handlers, "/api/v1/gpus": listOf([]) });
+  const unknown = { status: 404, body: { error: "not found", message: 'no host is known as "a/b"', code: "unknown_host" } };
+  const mock = mockApi({ ...handlers, "/api/v1/gpus": unknown });
   const { unmount } = renderAt("/hosts/a%2Fb");
   expect(await screen.findByText("No such host")).toBeTruthy();
   expect(screen.getByText("a/b")).toBeTruthy();
