@@ -23,56 +23,68 @@ impl Grouping {
     }
 }
 
-/// The aggregation of series at each of `count` instants.
-pub(crate) fn aggregate(
-    of: &Aggregate,
-    series: Vec<PromSeries>,
-    parameter: Option<&Values>,
-    count: usize,
-    values_max: usize,
-) -> Result<Vec<PromSeries>, PromError> {
-    let numbers = match parameter {
-        Some(Values::Scalar(numbers)) => numbers.as_slice(),
-        _ => &[],
-    };
-    let number = |step: usize| numbers.get(step).copied().unwrap_or(f64::NAN);
-    let mut places: HashMap<SeriesLabels, usize> = HashMap::new();
-    let mut groups: Vec<(SeriesLabels, Vec<PromSeries>)> = Vec::new();
-    for one in series {
-        let group = of.by.of(&one.labels);
-        let place = *places.entry(group.clone()).or_insert_with(|| {
-            groups.push((group, Vec::new()));
-            groups.len() - 1
-        });
-        if let Some((_, members)) = groups.get_mut(place) {
-            members.push(one);
-        }
-    }
-    match (of.how, parameter) {
-        (AggregateOp::Topk | AggregateOp::Bottomk, _) => {
-            let is_top = of.how == AggregateOp::Topk;
-            Ok(groups.into_iter().flat_map(|(_, members)| best(&members, is_top, number, count)).collect())
-        }
-        (AggregateOp::CountValues, Some(Values::Text(label))) => {
-            let label = expr::label(label)?;
-            let (mut all, series_max) = (Vec::new(), values_max / count.max(1));
-            for (group, members) in &groups {
-                all.extend(counted(group, members, &label, count, series_max.saturating_sub(all.len()))?);
-            }
-            Ok(regrouped(all, &of.by, &label))
-        }
-        (AggregateOp::CountValues, _) => {
-            Err(PromError::Syntax("count_values needs the name of a label".to_owned()))
-        }
-        (how, _) => {
-            let aggregated = groups.into_iter().map(|(labels, members)| {
-                let at = |step: usize| {
-                    let values: Vec<f64> = present(&members, step).map(|(_, value)| value).collect();
-                    (!values.is_empty()).then(|| how.of(values, number(step)))
-                };
-                PromSeries { labels, values: (0..count).map(at).collect() }
+/// Series that are aggregated into one value an instant, or into as many as the operator makes of them.
+struct SeriesGroup {
+    /// The labels that its series share.
+    labels: SeriesLabels,
+    members: Vec<PromSeries>,
+}
+
+impl Aggregate {
+    /// The aggregation of series at each of `count` instants; count_values gives `values_max` values at most.
+    ///
+    /// # Errors
+    /// When the parameter is not the operator's, or there are too many values.
+    pub(crate) fn aggregated(
+        &self,
+        series: Vec<PromSeries>,
+        parameter: Option<&Values>,
+        count: usize,
+        values_max: usize,
+    ) -> Result<Vec<PromSeries>, PromError> {
+        let numbers = match parameter {
+            Some(Values::Scalar(numbers)) => numbers.as_slice(),
+            _ => &[],
+        };
+        let number = |step: usize| numbers.get(step).copied().unwrap_or(f64::NAN);
+        let mut places: HashMap<SeriesLabels, usize> = HashMap::new();
+        let mut groups: Vec<SeriesGroup> = Vec::new();
+        for one in series {
+            let labels = self.by.of(&one.labels);
+            let place = *places.entry(labels.clone()).or_insert_with(|| {
+                groups.push(SeriesGroup { labels, members: Vec::new() });
+                groups.len() - 1
             });
-            Ok(aggregated.collect())
+            if let Some(group) = groups.get_mut(place) {
+                group.members.push(one);
+            }
+        }
+        match (self.how, parameter) {
+            (AggregateOp::Topk | AggregateOp::Bottomk, _) => {
+                let is_top = self.how == AggregateOp::Topk;
+                Ok(groups.iter().flat_map(|group| group.best(is_top, number, count)).collect())
+            }
+            (AggregateOp::CountValues, Some(Values::Text(label))) => {
+                let label = expr::label(label)?;
+                let (mut all, series_max) = (Vec::new(), values_max / count.max(1));
+                for group in &groups {
+                    all.extend(group.counted(&label, count, series_max.saturating_sub(all.len()))?);
+                }
+                Ok(regrouped(all, &self.by, &label))
+            }
+            (AggregateOp::CountValues, _) => {
+                Err(PromError::Syntax("count_values needs the name of a label".to_owned()))
+            }
+            (how, _) => {
+                let aggregated = groups.into_iter().map(|SeriesGroup { labels, members }| {
+                    let at = |step: usize| {
+                        let values: Vec<f64> = present(&members, step).map(|(_, value)| value).collect();
+                        (!values.is_empty()).then(|| how.of(values, number(step)))
+                    };
+                    PromSeries { labels, values: (0..count).map(at).collect() }
+                });
+                Ok(aggregated.collect())
+            }
         }
     }
 }
@@ -101,65 +113,62 @@ impl AggregateOp {
     }
 }
 
-/// The largest or smallest values of each instant; the other values are none.
-fn best(
-    members: &[PromSeries],
-    is_top: bool,
-    wanted: impl Fn(usize) -> f64,
-    count: usize,
-) -> Vec<PromSeries> {
-    let mut kept: Vec<PromSeries> = members
-        .iter()
-        .map(|one| PromSeries { labels: one.labels.clone(), values: vec![None; count] })
-        .collect();
-    // In an instant query the best come first.
-    let mut order: Vec<usize> = (0..members.len()).collect();
-    for step in 0..count {
-        let mut values: Vec<(usize, f64)> = present(members, step).collect();
-        values.sort_by(|(_, one), (_, other)| nan_last(*one, *other, is_top));
-        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "below 1 it is none")]
-        let wanted = wanted(step).max(0.0) as usize;
-        if count == 1 {
-            order = values.iter().map(|(place, _)| *place).collect();
-        }
-        for (place, value) in values.into_iter().take(wanted) {
-            if let Some(kept) = kept.get_mut(place).and_then(|one| one.values.get_mut(step)) {
-                *kept = Some(value);
+impl SeriesGroup {
+    /// The largest or smallest values of each instant; the other values are none.
+    fn best(&self, is_top: bool, wanted: impl Fn(usize) -> f64, count: usize) -> Vec<PromSeries> {
+        let mut kept: Vec<PromSeries> = self
+            .members
+            .iter()
+            .map(|one| PromSeries { labels: one.labels.clone(), values: vec![None; count] })
+            .collect();
+        // In an instant query the best come first.
+        let mut order: Vec<usize> = (0..self.members.len()).collect();
+        for step in 0..count {
+            let mut values: Vec<(usize, f64)> = present(&self.members, step).collect();
+            values.sort_by(|(_, one), (_, other)| nan_last(*one, *other, is_top));
+            #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "below 1 it is none")]
+            let wanted = wanted(step).max(0.0) as usize;
+            if count == 1 {
+                order = values.iter().map(|(place, _)| *place).collect();
+            }
+            for (place, value) in values.into_iter().take(wanted) {
+                if let Some(kept) = kept.get_mut(place).and_then(|one| one.values.get_mut(step)) {
+                    *kept = Some(value);
+                }
             }
         }
+        let mut kept: Vec<Option<PromSeries>> = kept.into_iter().map(Some).collect();
+        let in_order = order.into_iter().filter_map(|place| kept.get_mut(place)?.take());
+        in_order.filter(|one| one.values.iter().any(Option::is_some)).collect()
     }
-    let mut kept: Vec<Option<PromSeries>> = kept.into_iter().map(Some).collect();
-    let in_order = order.into_iter().filter_map(|place| kept.get_mut(place)?.take());
-    in_order.filter(|one| one.values.iter().any(Option::is_some)).collect()
-}
 
-/// How many series have each value.
-fn counted(
-    group: &SeriesLabels,
-    members: &[PromSeries],
-    label: &Arc<str>,
-    count: usize,
-    series_max: usize,
-) -> Result<Vec<PromSeries>, PromError> {
-    let mut series: HashMap<String, Vec<Option<f64>>> = HashMap::new();
-    for step in 0..count {
-        for (_, value) in present(members, step) {
-            let counts = series.entry(spelled(value)).or_insert_with(|| vec![None; count]);
-            if let Some(of_step) = counts.get_mut(step) {
-                *of_step = Some(of_step.unwrap_or(0.0) + 1.0);
-            }
-            if series.len() > series_max {
-                let text = "count_values finds too many values; round them, or take a larger step or a shorter range";
-                return Err(PromError::TooMuch(text.to_owned()));
+    /// How many series have each value, as text of `label`.
+    fn counted(
+        &self,
+        label: &Arc<str>,
+        count: usize,
+        series_max: usize,
+    ) -> Result<Vec<PromSeries>, PromError> {
+        let mut series: HashMap<String, Vec<Option<f64>>> = HashMap::new();
+        for step in 0..count {
+            for (_, value) in present(&self.members, step) {
+                let counts = series.entry(spelled(value)).or_insert_with(|| vec![None; count]);
+                if let Some(of_step) = counts.get_mut(step) {
+                    *of_step = Some(of_step.unwrap_or(0.0) + 1.0);
+                }
+                if series.len() > series_max {
+                    let text = "count_values finds too many values; round them, or take a larger step or a shorter range";
+                    return Err(PromError::TooMuch(text.to_owned()));
+                }
             }
         }
+        let counted = series.into_iter().map(|(value, values)| {
+            let mut labels = self.labels.clone();
+            labels.set(Arc::clone(label), value.into());
+            PromSeries { labels, values }
+        });
+        Ok(counted.collect())
     }
-    let counted = series.into_iter().map(|(value, values)| {
-        let mut labels = group.clone();
-        labels.set(Arc::clone(label), value.into());
-        PromSeries { labels, values }
-    });
-    Ok(counted.collect())
 }
 
 /// Series of counts put together by their groups: the label of the values may be one that groups differ in, or one that they lack.

@@ -22,33 +22,40 @@ const SERIES_MAX: usize = 100_000;
 /// The newest rows of hosts that say which series hosts have.
 const HOST_ROWS: usize = 1_000;
 
-/// The labels of the series that any of these selectors matches, of GPUs with rows between two instants; labels are those of now.
+/// Which series: those that any of the selectors matches, of GPUs with rows between two instants.
+#[derive(Debug, Clone)]
+pub struct WantedSeries {
+    /// Selectors in PromQL; what empty means, each question says.
+    pub selectors: Vec<String>,
+    /// The first instant, nanoseconds UTC since 1970.
+    pub start_ns: i64,
+    /// The last instant; before the first there are no series.
+    pub end_ns: i64,
+}
+
+/// The labels of the wanted series; labels are those of now.
 ///
 /// # Errors
 /// When a text is no selector, names what is not kept, or matches too many series; and when the history refuses.
 pub async fn series(
     history: &dyn History,
-    selectors: &[String],
-    start_ns: i64,
-    end_ns: i64,
+    wanted: &WantedSeries,
 ) -> Result<Part<Vec<SeriesLabels>>, PromError> {
-    matched(history, selectors, Exported::default(), start_ns, end_ns).await
+    matched(history, wanted, Exported::default()).await
 }
 
 async fn matched(
     history: &dyn History,
-    selectors: &[String],
+    wanted: &WantedSeries,
     exported: Exported,
-    start_ns: i64,
-    end_ns: i64,
 ) -> Result<Part<Vec<SeriesLabels>>, PromError> {
-    let texts = selectors.to_vec();
+    let texts = wanted.selectors.clone();
     let fetches = work(move || {
         let mut room = PatternRoom::default();
         texts.iter().map(|text| fetch_of(text, &mut room)).collect::<Result<Vec<_>, _>>()
     });
     let fetches = fetches.await??;
-    let Part { answer: there, missing } = There::of(history, start_ns, end_ns).await?;
+    let Part { answer: there, missing } = There::of(history, wanted).await?;
     let found = work(move || {
         let mut all = BTreeSet::new();
         for fetch in &fetches {
@@ -67,60 +74,55 @@ async fn matched(
     Ok(Part { answer: found.await??, missing })
 }
 
-/// The names of labels of the series that any of these selectors matches; without a selector of all.
+/// The names of labels of the wanted series; without a selector of all.
 ///
 /// # Errors
 /// As [`series`].
 pub async fn label_names(
     history: &dyn History,
-    selectors: &[String],
-    start_ns: i64,
-    end_ns: i64,
+    wanted: &WantedSeries,
 ) -> Result<Part<BTreeSet<String>>, PromError> {
     let names = |labels: &SeriesLabels, found: &mut BTreeSet<String>| {
         found.extend(labels.iter().map(|(name, _)| name.to_owned()));
     };
-    texts(history, selectors, Exported::default(), (start_ns, end_ns), names).await
+    texts(history, wanted, Exported::default(), names).await
 }
 
-/// The texts that a label has in the series that any of these selectors matches; without a selector in all.
+/// The texts that a label has in the wanted series; without a selector in all.
 ///
 /// # Errors
 /// As [`series`].
 pub async fn label_values(
     history: &dyn History,
     name: &str,
-    selectors: &[String],
-    start_ns: i64,
-    end_ns: i64,
+    wanted: &WantedSeries,
 ) -> Result<Part<BTreeSet<String>>, PromError> {
-    let wanted = name.to_owned();
+    let label = name.to_owned();
     let values = move |labels: &SeriesLabels, found: &mut BTreeSet<String>| {
-        let text = labels.get(&wanted);
+        let text = labels.get(&label);
         if !text.is_empty() && !found.contains(text) {
             found.insert(text.to_owned());
         }
     };
-    texts(history, selectors, Exported::of(name), (start_ns, end_ns), values).await
+    texts(history, wanted, Exported::of(name), values).await
 }
 
 /// Texts of the labels of series.
 async fn texts(
     history: &dyn History,
-    selectors: &[String],
+    wanted: &WantedSeries,
     exported: Exported,
-    (start_ns, end_ns): (i64, i64),
     take: impl Fn(&SeriesLabels, &mut BTreeSet<String>) + Send + 'static,
 ) -> Result<Part<BTreeSet<String>>, PromError> {
     let mut found = BTreeSet::new();
-    if !selectors.is_empty() {
-        let Part { answer, missing } = matched(history, selectors, exported, start_ns, end_ns).await?;
+    if !wanted.selectors.is_empty() {
+        let Part { answer, missing } = matched(history, wanted, exported).await?;
         for labels in &answer {
             take(labels, &mut found);
         }
         return Ok(Part { answer: found, missing });
     }
-    let Part { answer: there, missing } = There::of(history, start_ns, end_ns).await?;
+    let Part { answer: there, missing } = There::of(history, wanted).await?;
     let job = work(move || {
         there.each_label(exported, |labels| take(labels, &mut found));
         found
@@ -145,7 +147,8 @@ struct There {
 }
 
 impl There {
-    async fn of(history: &dyn History, start_ns: i64, end_ns: i64) -> Result<Part<Self>, PromError> {
+    async fn of(history: &dyn History, wanted: &WantedSeries) -> Result<Part<Self>, PromError> {
+        let WantedSeries { start_ns, end_ns, .. } = *wanted;
         if end_ns < start_ns {
             // As in Prometheus, nothing was there then.
             return Ok(Part::whole(Self {

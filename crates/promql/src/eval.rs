@@ -4,7 +4,6 @@ use std::borrow::Cow;
 use std::cell::Cell;
 use std::sync::Arc;
 
-use crate::aggregate::aggregate;
 use crate::binary;
 use crate::error::PromError;
 use crate::expr::{LOOKBACK_NS, Node, Over, Ranged};
@@ -53,7 +52,7 @@ impl Evaluation<'_> {
             Node::Aggregate(of) => {
                 let series = self.vector(&of.of, grid)?;
                 let parameter = of.parameter.as_ref().map(|node| self.values(node, grid)).transpose()?;
-                Values::Vector(aggregate(of, series, parameter.as_ref(), grid.count, self.values_max)?)
+                Values::Vector(of.aggregated(series, parameter.as_ref(), grid.count, self.values_max)?)
             }
             Node::Binary(of) => {
                 let (left, right) = (self.values(&of.left, grid)?, self.values(&of.right, grid)?);

@@ -40,7 +40,7 @@ use expr::{Node, Plan};
 use series::Values;
 
 pub use aggregate::spell;
-pub use browse::{FamilyInfo, families, label_names, label_values, series};
+pub use browse::{FamilyInfo, WantedSeries, families, label_names, label_values, series};
 pub use error::PromError;
 pub use grid::Grid;
 pub use labels::SeriesLabels;

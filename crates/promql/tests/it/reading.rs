@@ -8,8 +8,8 @@ use gpuvitals_core::batch::{BatchBuilder, Value};
 use gpuvitals_core::history::{History, RowsQuery};
 use gpuvitals_core::{Batch, Identity, IdentityColumn, MetricId, Origin, Table};
 use gpuvitals_promql::{
-    Grid, Outcome, PromAnswer, PromError, PromLimits, PromSeries, families, label_names, label_values, query,
-    series,
+    Grid, Outcome, PromAnswer, PromError, PromLimits, PromSeries, WantedSeries, families, label_names,
+    label_values, query, series,
 };
 use gpuvitals_rig::waiting::watched;
 use gpuvitals_store::{Store, StoreConfig};
@@ -397,32 +397,34 @@ fn every_question_of_the_dashboards_of_the_history_has_an_answer() {
     );
 }
 
+/// What these selectors match in the whole time of the world.
+fn wanted(selectors: &[&str]) -> WantedSeries {
+    let selectors = selectors.iter().map(|text| (*text).to_owned()).collect();
+    WantedSeries { selectors, start_ns: BASE_NS, end_ns: BASE_NS + ROWS * EVERY_NS }
+}
+
 #[test]
 fn series_labels_and_families_can_be_browsed() {
     let world = World::new();
     let run = &world.runtime;
-    let (start_ns, end_ns) = (BASE_NS, BASE_NS + ROWS * EVERY_NS);
     let found = run.block_on(series(
         &world.store,
-        &["gpu_power_watts{node=\"n1\"}".to_owned(), "gpu_clock_hertz{clock=\"sm\"}".to_owned()],
-        start_ns,
-        end_ns,
+        &wanted(&["gpu_power_watts{node=\"n1\"}", "gpu_clock_hertz{clock=\"sm\"}"]),
     ));
     // Two GPUs of AMD have no clock of this name.
     assert_eq!(found.unwrap().answer.len(), 4 + 6);
-    let names = run.block_on(label_names(&world.store, &[], start_ns, end_ns)).unwrap().answer;
+    let names = run.block_on(label_names(&world.store, &wanted(&[]))).unwrap().answer;
     for name in [
         "__name__", "gpu", "uuid", "node", "cluster", "instance", "pod", "clock", "sensor", "Hostname",
         "model",
     ] {
         assert!(names.contains(name), "{name} is not among {names:?}");
     }
-    let values = |name: &str, selectors: &[String]| {
-        let found =
-            run.block_on(label_values(&world.store, name, selectors, start_ns, end_ns)).unwrap().answer;
+    let values = |name: &str, selectors: &[&str]| {
+        let found = run.block_on(label_values(&world.store, name, &wanted(selectors))).unwrap().answer;
         found.into_iter().collect::<Vec<_>>()
     };
-    let all = run.block_on(series(&world.store, &["{__name__=~\".+\"}".to_owned()], start_ns, end_ns));
+    let all = run.block_on(series(&world.store, &wanted(&["{__name__=~\".+\"}"])));
     let of_series: BTreeSet<String> = all
         .unwrap()
         .answer
@@ -432,10 +434,11 @@ fn series_labels_and_families_can_be_browsed() {
     assert_eq!(names, of_series, "no label that no series has");
     assert_eq!(values("node", &[]), ["n0", "n1"]);
     assert_eq!(values("vendor", &[]), ["amd", "nvidia"]);
-    assert_eq!(values("node", &["gpu_power_watts{vendor=\"amd\"}".to_owned()]), ["n1"]);
+    assert_eq!(values("node", &["gpu_power_watts{vendor=\"amd\"}"]), ["n1"]);
     assert!(values("sensor", &[]).contains(&"memory".to_owned()));
     assert!(values("__name__", &[]).contains(&"DCGM_FI_DEV_GPU_UTIL".to_owned()));
-    let nothing = run.block_on(series(&world.store, &["gpu_power_watts".to_owned()], 0, 1)).unwrap().answer;
+    let before = WantedSeries { start_ns: 0, end_ns: 1, ..wanted(&["gpu_power_watts"]) };
+    let nothing = run.block_on(series(&world.store, &before)).unwrap().answer;
     assert!(nothing.is_empty(), "before the first row: {nothing:?}");
     let power = families().into_iter().find(|family| family.name == "gpu_power_watts").unwrap();
     assert_eq!((power.kind, power.unit), ("gauge", "watts"));
@@ -474,11 +477,10 @@ fn the_holder_answers_to_the_names_that_prometheus_gives_it() {
     // A question that does not name them has none.
     assert!(labels("DCGM_FI_DEV_GPU_UTIL").iter().flatten().all(|label| !label.starts_with("exported_")));
     let run = &world.runtime;
-    let values = |name: &str, selectors: &[String]| {
-        let found = label_values(&world.store, name, selectors, BASE_NS, BASE_NS + ROWS * EVERY_NS);
-        run.block_on(found).unwrap().answer
+    let values = |name: &str, selectors: &[&str]| {
+        run.block_on(label_values(&world.store, name, &wanted(selectors))).unwrap().answer
     };
-    for selectors in [vec![], vec!["DCGM_FI_DEV_GPU_UTIL".to_owned()]] {
+    for selectors in [vec![], vec!["DCGM_FI_DEV_GPU_UTIL"]] {
         assert_eq!(values("exported_namespace", &selectors), values("namespace", &selectors));
         assert!(values("exported_pod", &selectors).contains("train-11"));
     }

@@ -8,7 +8,8 @@ use axum::http::HeaderMap;
 use axum::response::Response;
 use gpuvitals_core::history::Part;
 use gpuvitals_promql::{
-    FamilyInfo, PromError, SeriesLabels, families, format, is_label_name, label_names, label_values, series,
+    FamilyInfo, PromError, SeriesLabels, WantedSeries, families, format, is_label_name, label_names,
+    label_values, series,
 };
 use serde_json::{Map, Value, json};
 
@@ -26,9 +27,7 @@ const LIKE_PROMETHEUS: &str = "3.0.0";
 #[derive(Debug)]
 struct BrowseAsk {
     what: What,
-    selectors: Vec<String>,
-    start_ns: i64,
-    end_ns: i64,
+    wanted: WantedSeries,
     limit: usize,
 }
 
@@ -126,21 +125,19 @@ async fn browse(
     what: What,
 ) -> Result<Response, PromFailure> {
     let (start_ns, end_ns) = parameters.range()?;
-    let (selectors, limit) = (parameters.selectors(), parameters.limit()?);
-    let ask = BrowseAsk { what, selectors, start_ns, end_ns, limit };
+    let wanted = WantedSeries { selectors: parameters.selectors(), start_ns, end_ns };
+    let ask = BrowseAsk { what, wanted, limit: parameters.limit()? };
     Ok(api.answer(ask, headers).await?)
 }
 
 impl Ask for BrowseAsk {
     async fn answer(self, view: View) -> Result<Rendered, ApiError> {
-        let Self { what, selectors, start_ns, end_ns, limit } = self;
+        let Self { what, wanted, limit } = self;
         let history = view.history.as_ref();
         let found = match &what {
-            What::Series => listed(series(history, &selectors, start_ns, end_ns).await, Listed::Series),
-            What::Labels => listed(label_names(history, &selectors, start_ns, end_ns).await, Listed::Texts),
-            What::Values(name) => {
-                listed(label_values(history, name, &selectors, start_ns, end_ns).await, Listed::Texts)
-            }
+            What::Series => listed(series(history, &wanted).await, Listed::Series),
+            What::Labels => listed(label_names(history, &wanted).await, Listed::Texts),
+            What::Values(name) => listed(label_values(history, name, &wanted).await, Listed::Texts),
         };
         let Part { answer, missing } = found.map_err(ApiError::Prom)?;
         view.render(missing, move |_, partial| {
