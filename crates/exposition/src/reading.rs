@@ -96,9 +96,11 @@ impl Reading {
             // Not of a GPU; the values below are missing for a GPU that is down.
             Self::Cores(_) => None,
             _ if !status.up => None,
-            Self::Latest(metric, other, scale) => latest(&gpu.values, metric, other, scale, now_ns),
+            Self::Latest(metric, other, scale) => {
+                first_fresh(&gpu.values, metric, other, now_ns).map(|value| scale.apply(value))
+            }
             Self::Active { counter, scale, load, load_scale } => {
-                let counted = latest(&gpu.values, counter, None, scale, now_ns);
+                let counted = gpu.values.fresh(counter, now_ns).map(|value| scale.apply(value));
                 counted.or_else(|| {
                     let load = gpu.values.fresh(load, now_ns).filter(|_| !gpu.is_nvidia())?;
                     Some(load_scale.apply(load))
@@ -148,20 +150,16 @@ fn latest_ns(values: &Values, metric: MetricId, other: Option<MetricId>, now_ns:
 /// The number of a series of the host.
 pub(crate) fn host_number(reading: Reading, values: &Values, now_ns: i64) -> Option<Number> {
     match reading {
-        Reading::Latest(metric, other, scale) => latest(values, metric, other, scale, now_ns),
+        Reading::Latest(metric, other, scale) => {
+            first_fresh(values, metric, other, now_ns).map(|value| scale.apply(value))
+        }
         _ => None,
     }
 }
 
-fn latest(
-    values: &Values,
-    metric: MetricId,
-    other: Option<MetricId>,
-    scale: Scale,
-    now_ns: i64,
-) -> Option<Number> {
-    let value = values.fresh(metric, now_ns).or_else(|| values.fresh(other?, now_ns))?;
-    Some(scale.apply(value))
+/// The value of the first of two metrics that has one.
+fn first_fresh(values: &Values, metric: MetricId, other: Option<MetricId>, now_ns: i64) -> Option<Value> {
+    values.fresh(metric, now_ns).or_else(|| values.fresh(other?, now_ns))
 }
 
 fn memory_free(values: &Values, now_ns: i64) -> Option<Value> {
