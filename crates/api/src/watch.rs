@@ -77,6 +77,21 @@ impl fmt::Debug for FleetWatch {
     }
 }
 
+/// A fleet as one judgement sees it.
+#[derive(Clone)]
+struct FleetLook {
+    fleet: Arc<Fleet>,
+    fresh: Freshness,
+    /// GPUs whose agent reports them as lost.
+    lost: Arc<HashMap<Arc<str>, LostGpu>>,
+}
+
+impl FleetLook {
+    fn situation<'a>(&'a self, recent: &'a Recent) -> Situation<'a> {
+        Situation { fresh: self.fresh, gpus: &self.fleet.gpus, recent, lost: &self.lost }
+    }
+}
+
 #[derive(Default)]
 struct Work {
     recent: Recent,
@@ -177,13 +192,14 @@ impl FleetWatch {
             }
         }
         let lost = Arc::new(lost(history, &fleet, fresh).await?);
+        let look = FleetLook { fleet, fresh, lost };
         let ahead = ahead(history, fresh.now_ns).await?;
         let counted = count_ahead(history, &ahead, fresh.now_ns).await;
-        let (seen, gone) = (Arc::clone(&fleet), Arc::clone(&lost));
+        let taken = look.clone();
         let is_whole = missing.is_empty();
         let take = move |work: &mut Work| {
-            let clocks = work.clocks.look(&ahead, counted.as_ref(), &seen.gpus, fresh.now_ns);
-            work.take(&seen, fresh, &gone, clocks, is_whole);
+            let clocks = work.clocks.look(&ahead, counted.as_ref(), &taken.fleet.gpus, fresh.now_ns);
+            work.take(&taken, clocks, is_whole);
         };
         self.blocking(take).await?;
         self.recall_silences(history, fresh.now_ns).await?;
@@ -193,15 +209,15 @@ impl FleetWatch {
         };
         let is_of_past = self.work(|work| work.tracker.is_of_past());
         if is_read || is_of_past {
-            self.look_back(history, &fleet, fresh.now_ns).await?;
+            self.look_back(history, &look.fleet, fresh.now_ns).await?;
         }
         if is_of_past {
             self.work(|work| work.tracker.settle(fresh.now_ns, work.recorded_from_ns));
         } else if is_read {
             let changes = self.work(|work| work.tracker.changes());
-            self.tell(&fleet, &changes);
+            self.tell(&look.fleet, &changes);
         }
-        self.blocking(move |work| work.conclude(&fleet, fresh, &lost, missing)).await
+        self.blocking(move |work| work.conclude(&look, missing)).await
     }
 
     /// Takes the life of findings from the history, and says whether that could be read.
@@ -292,17 +308,10 @@ impl FleetWatch {
 
 impl Work {
     /// Judges the fleet.
-    fn take(
-        &mut self,
-        fleet: &Fleet,
-        fresh: Freshness,
-        lost: &HashMap<Arc<str>, LostGpu>,
-        clocks: Vec<Candidate>,
-        is_whole: bool,
-    ) {
-        let mut candidates = findings::judge(&situation(&self.recent, fleet, fresh, lost));
+    fn take(&mut self, look: &FleetLook, clocks: Vec<Candidate>, is_whole: bool) {
+        let mut candidates = findings::judge(&look.situation(&self.recent));
         candidates.extend(clocks);
-        self.tracker.update(fresh.now_ns, candidates, is_whole);
+        self.tracker.update(look.fresh.now_ns, candidates, is_whole);
     }
 
     /// Which events may tell of the life of findings that are new here: they may go on from before, and be any age.
@@ -318,20 +327,15 @@ impl Work {
         })
     }
 
-    fn conclude(
-        &self,
-        fleet: &Fleet,
-        fresh: Freshness,
-        lost: &HashMap<Arc<str>, LostGpu>,
-        missing: Vec<String>,
-    ) -> Judgement {
-        let situation = situation(&self.recent, fleet, fresh, lost);
+    fn conclude(&self, look: &FleetLook, missing: Vec<String>) -> Judgement {
+        let situation = look.situation(&self.recent);
         let open = self.tracker.open();
         let (jobs, hints) = (findings::holder_loads(&situation), hints::node_hints(&situation, &open));
         // Where something is missing, a GPU that no finding names may have one.
         let judge = GpuJudge::of(open.iter(), missing.is_empty());
         let silences = self.tracker.silences().into_iter().cloned().collect();
-        Judgement { at_ns: fresh.now_ns, findings: named(fleet, open), silences, judge, jobs, hints, missing }
+        let (at_ns, findings) = (look.fresh.now_ns, named(&look.fleet, open));
+        Judgement { at_ns, findings, silences, judge, jobs, hints, missing }
     }
 }
 
@@ -355,15 +359,6 @@ async fn first_row(history: &dyn History, query: RowsQuery, mut shown: Shown) ->
         Err(error) => tracing::debug!(reason = causes(&error), "the first row of a finding cannot be read"),
     }
     shown
-}
-
-fn situation<'a>(
-    recent: &'a Recent,
-    fleet: &'a Fleet,
-    fresh: Freshness,
-    lost: &'a HashMap<Arc<str>, LostGpu>,
-) -> Situation<'a> {
-    Situation { fresh, gpus: &fleet.gpus, recent, lost }
 }
 
 /// Findings with the names of their subjects for people.

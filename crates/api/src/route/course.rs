@@ -217,15 +217,14 @@ impl Ask for TrendAsk {
             let Part { answer: buckets, missing: more } = view.history.buckets(query).await?;
             missing = ask::joined(missing, more);
             let trends = tokio::task::spawn_blocking(move || course::trends(&buckets, end_ns));
-            found.push((metric, trends.await.map_err(|_| ApiError::Crashed)?));
+            let trends = trends.await.map_err(|_| ApiError::Crashed)?;
+            found.extend(trends.into_iter().map(|(gpu, trend)| GpuTrend { metric, gpu, trend }));
         }
         view.render(missing, move |view, _| {
-            let each = found.into_iter().flat_map(|(metric, trends)| {
-                trends.into_iter().map(move |(gpu, trend)| (metric, gpu, trend))
-            });
-            let mut trends: Vec<TrendEntry> = each
-                .filter(|(.., trend)| trend.steadiness.abs() >= self.steadiness)
-                .map(|(metric, gpu, trend)| self.entry(&fleet, metric, &gpu, trend, end_ns))
+            let mut trends: Vec<TrendEntry> = found
+                .into_iter()
+                .filter(|one| one.trend.steadiness.abs() >= self.steadiness)
+                .map(|one| self.entry(&fleet, &one, end_ns))
                 .collect();
             let first = |entry: &TrendEntry| entry.reaches_limit_at.as_ref().map_or(i64::MAX, |at| at.0);
             trends.sort_by(|a, b| {
@@ -243,8 +242,16 @@ impl Ask for TrendAsk {
     }
 }
 
+/// Where a metric of a GPU goes.
+struct GpuTrend {
+    metric: MetricId,
+    gpu: Arc<str>,
+    trend: Trend,
+}
+
 impl TrendAsk {
-    fn entry(&self, fleet: &Fleet, metric: MetricId, gpu: &str, trend: Trend, end_ns: i64) -> TrendEntry {
+    fn entry(&self, fleet: &Fleet, of: &GpuTrend, end_ns: i64) -> TrendEntry {
+        let (metric, gpu, trend) = (of.metric, of.gpu.as_ref(), of.trend);
         let state = fleet.get(gpu);
         let own_limit = || state.and_then(|state| course::limit_of(metric, state));
         let limit = self.limit_at.or_else(own_limit);

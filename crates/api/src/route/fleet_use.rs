@@ -209,7 +209,6 @@ impl<'a> Asking<'a> {
             .collect();
         ranked.sort_by(|one, other| other.0.total_cmp(&one.0));
         let total = ranked.len();
-        let (mut whole, mut lines) = (Line::new(steps), Vec::new());
         let mut line_of: Vec<Option<usize>> = vec![None; uses.len()];
         let mut parts: Vec<(Option<String>, Vec<usize>)> = Vec::new();
         for (rank, (_, name, places)) in ranked.into_iter().enumerate() {
@@ -221,9 +220,8 @@ impl<'a> Asking<'a> {
                 Some((_, rest)) => rest.extend(places),
                 None => parts.push((name.filter(|_| rank < top).map(str::to_owned), places)),
             }
-            lines.resize_with(parts.len(), || Line::new(steps));
         }
-        lines::add(uses, steps, &line_of, &mut whole, &mut lines);
+        let (whole, lines) = lines::of(uses, steps, &line_of, parts.len());
         let all: Vec<usize> = parts.iter().flat_map(|(_, places)| places.iter().copied()).collect();
         let mut shown: Vec<FleetUseLine> = parts
             .into_iter()

@@ -28,22 +28,23 @@ pub(super) fn families(judgement: &Judgement) -> Vec<Family> {
     let at_s = judgement.at_ns as f64 / 1e9;
     let help = "When the fleet was last judged, seconds since 1970.";
     let judged = Family::gauge("gpuvitals_findings_judged_timestamp_seconds", help, at_s);
+    let of_gpu = |name, help| Family::new(name, Kind::Gauge, help);
     let help = "Clock of a straggler as a share of the median of its job, by GPU and job; of the 500 worst.";
-    let stragglers = of_gpus(judgement, "straggler", "gpuvitals_straggler_clock_ratio", help, clock_share);
+    let stragglers =
+        of_gpus(judgement, "straggler", of_gpu("gpuvitals_straggler_clock_ratio", help), clock_share);
     let help = "How long the GPU of a job that has been idle for longest has done nothing, for each idle GPU of the job; of 500 GPUs.";
-    let idle = of_gpus(judgement, "idle_held", "gpuvitals_idle_held_seconds", help, |finding| {
+    let idle = of_gpus(judgement, "idle_held", of_gpu("gpuvitals_idle_held_seconds", help), |finding| {
         #[expect(clippy::cast_precision_loss, reason = "nanoseconds do not matter")]
         Some(judgement.at_ns.saturating_sub(finding.since_ns) as f64 / 1e9)
     });
     vec![family, judged, stragglers, idle]
 }
 
-/// A figure of each GPU of the findings of a kind, the worst first; of some at most.
+/// The family with a figure of each GPU of the findings of a kind, the worst first; of some at most.
 fn of_gpus(
     judgement: &Judgement,
     kind: &str,
-    name: &'static str,
-    help: &'static str,
+    family: Family,
     value: impl Fn(&FleetFinding) -> Option<f64>,
 ) -> Family {
     let findings = judgement.findings.iter().map(|(finding, _)| finding);
@@ -52,7 +53,6 @@ fn of_gpus(
         let value = value(finding);
         finding.reach.gpus.iter().filter_map(move |gpu| Some((labels(gpu, finding), value?)))
     });
-    let family = Family::new(name, Kind::Gauge, help);
     samples.take(NAMED_MAX).fold(family, |family, (labels, value)| family.with(labels, Number::from(value)))
 }
 

@@ -39,14 +39,15 @@ struct Seen {
     power_s: f64,
 }
 
-/// Adds uses, in the order of their GPUs, to the whole and to the line that each belongs to; those without a line to none.
-pub(super) fn add<'a>(
+/// The whole and each of so many lines: the uses, which come in the order of their GPUs, that belong to it. Those without a line are in none.
+pub(super) fn of<'a>(
     uses: &'a [GpuUse],
     steps: TimeSteps,
     line_of: &[Option<usize>],
-    whole: &mut Line<'a>,
-    lines: &mut [Line<'a>],
-) {
+    count: usize,
+) -> (Line<'a>, Vec<Line<'a>>) {
+    let mut whole = Line::new(steps);
+    let mut lines: Vec<Line<'a>> = (0..count).map(|_| Line::new(steps)).collect();
     let step_of = |one: &GpuUse| {
         let from_ns = one.step_ns?.checked_sub(steps.origin_ns)?;
         usize::try_from(from_ns / steps.step_ns).ok().filter(|step| *step < steps.count)
@@ -66,16 +67,17 @@ pub(super) fn add<'a>(
             let (Some(line), Some(step)) = (line, step_of(one)) else { continue };
             let Some(seen) = seen.get(step) else { continue };
             let has_instances = cards.contains(one.gpu.as_ref());
-            for line in std::iter::once(&mut *whole).chain(lines.get_mut(*line)) {
+            for line in std::iter::once(&mut whole).chain(lines.get_mut(*line)) {
                 line.add(one, step, *seen, has_instances);
             }
         }
     }
+    (whole, lines)
 }
 
 impl<'a> Line<'a> {
     /// Nothing yet.
-    pub(super) fn new(steps: TimeSteps) -> Self {
+    fn new(steps: TimeSteps) -> Self {
         Self { steps: vec![Default::default(); steps.count], cards: HashSet::new() }
     }
 
