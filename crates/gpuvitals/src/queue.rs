@@ -74,20 +74,16 @@ enum What {
     /// Publish dead letters to their topic again, for all of its groups
     #[command(visible_alias = "replay")]
     Redrive {
-        /// Their topic
-        topic: String,
         #[command(flatten)]
-        which: Which,
+        letters: DeadLetters,
         /// At most this many messages a second [default: all at once]
         #[arg(long, value_name = "N")]
         rate: Option<f64>,
     },
     /// Throw dead letters away for good
     Purge {
-        /// Their topic
-        topic: String,
         #[command(flatten)]
-        which: Which,
+        letters: DeadLetters,
         /// Without asking
         #[arg(long)]
         yes: bool,
@@ -104,16 +100,18 @@ enum What {
     },
 }
 
-/// Which dead letters.
+/// Dead letters of a topic.
 #[derive(Debug, Args)]
-struct Which {
+struct DeadLetters {
+    /// Their topic
+    topic: String,
     /// Only these letters [default: all]
     #[arg(long = "id", value_name = "ID", value_delimiter = ',')]
     ids: Vec<u64>,
 }
 
-impl Which {
-    /// Each once.
+impl DeadLetters {
+    /// The ids of those that are named, each once.
     fn ids(&self) -> Vec<u64> {
         let ids: BTreeSet<u64> = self.ids.iter().copied().collect();
         ids.into_iter().collect()
@@ -140,8 +138,8 @@ pub(crate) fn run(command: &QueueCommand, settings: MessageQueue) -> Result<(), 
         What::Tail(flags) => tail::run(flags, &place),
         What::Dead { topic: Some(topic), show: Some(id) } => dead::show(&admin()?, topic, *id, command.json),
         What::Dead { topic, .. } => dead::list(&admin()?, topic.as_deref(), command.json),
-        What::Redrive { topic, which, rate } => dead::replay(&admin()?, topic, &which.ids(), *rate, json),
-        What::Purge { topic, which, yes } => dead::purge(&admin()?, topic, &which.ids(), *yes, json),
+        What::Redrive { letters, rate } => dead::replay(&admin()?, letters, *rate, json),
+        What::Purge { letters, yes } => dead::purge(&admin()?, letters, *yes, json),
         What::RemoveGroup { topic, group, yes } => group::remove(&admin()?, topic, group, *yes, json),
     }
 }

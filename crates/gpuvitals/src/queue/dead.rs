@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use super::admin::Admin;
 use super::answer::{Given, confirm, number};
-use super::{messages, print};
+use super::{DeadLetters, messages, print};
 use crate::failure::{Exit, Failure};
 use crate::terminal;
 
@@ -115,14 +115,14 @@ fn opened(letter: &Value) -> Result<Vec<String>, String> {
 /// When the queue cannot be reached, or refuses.
 pub(super) fn replay(
     admin: &Admin,
-    topic: &str,
-    ids: &[u64],
+    asked: &DeadLetters,
     rate: Option<f64>,
     json: bool,
 ) -> Result<(), Failure> {
-    let given = admin.replay(topic, ids, rate)?;
+    let ids = asked.ids();
+    let given = admin.replay(&asked.topic, &ids, rate)?;
     let Given { letters, without_room, unreadable, left } = given;
-    let missing = missing(topic, ids, letters + without_room + unreadable + left)?;
+    let missing = missing(&asked.topic, &ids, letters + without_room + unreadable + left)?;
     if json {
         return terminal::print(&format!("{:#}\n", serde_json::json!(given)));
     }
@@ -144,7 +144,8 @@ pub(super) fn replay(
 ///
 /// # Errors
 /// If the user cannot be asked, or declines; if the queue cannot be reached, or refuses.
-pub(super) fn purge(admin: &Admin, topic: &str, ids: &[u64], yes: bool, json: bool) -> Result<(), Failure> {
+pub(super) fn purge(admin: &Admin, asked: &DeadLetters, yes: bool, json: bool) -> Result<(), Failure> {
+    let (topic, ids) = (asked.topic.as_str(), asked.ids());
     if !yes {
         let held = admin.topic(topic)?;
         let what = match ids.len() {
@@ -157,8 +158,8 @@ pub(super) fn purge(admin: &Admin, topic: &str, ids: &[u64], yes: bool, json: bo
         };
         confirm(&format!("throw away {what} for good?"))?;
     }
-    let letters = admin.purge(topic, ids)?;
-    let missing = missing(topic, ids, letters)?;
+    let letters = admin.purge(topic, &ids)?;
+    let missing = missing(topic, &ids, letters)?;
     if json {
         return terminal::print(&format!("{:#}\n", serde_json::json!({ "letters": letters })));
     }
