@@ -9,7 +9,7 @@ mod surroundings;
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
-use std::io::{self, IsTerminal, Write};
+use std::io::{self, IsTerminal};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -249,12 +249,11 @@ fn as_json(findings: &[Finding], examined: &[Examined], verdict: &Result<(), Fai
 }
 
 fn as_text(findings: &[Finding], examined: &[Examined], name_absent: bool) -> String {
-    let colour = io::stdout().is_terminal();
-    let mut out = Vec::new();
+    let mut report = TextReport { lines: Vec::new(), colour: io::stdout().is_terminal() };
     for finding in findings {
-        line(&mut out, colour, finding.verdict, &finding.subject, &finding.text);
+        report.judged(finding.verdict, &finding.subject, &finding.text);
         if let Some(remedy) = &finding.remedy {
-            put(&mut out, &format!("            → {remedy}\n"));
+            report.below(&format!("→ {remedy}"));
         }
     }
     for one in examined {
@@ -266,9 +265,9 @@ fn as_text(findings: &[Finding], examined: &[Examined], name_absent: bool) -> St
             Verdict::Good => format!("{} values{price}", one.seen.values.len()),
             _ => detail,
         };
-        line(&mut out, colour, verdict, &subject(&one.state), &text);
+        report.judged(verdict, &subject(&one.state), &text);
         if let Some(remedy) = remedy {
-            put(&mut out, &format!("            → {remedy}\n"));
+            report.below(&format!("→ {remedy}"));
         }
         let mut by_reason: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
         for (name, reason) in &one.seen.absent {
@@ -276,10 +275,10 @@ fn as_text(findings: &[Finding], examined: &[Examined], name_absent: bool) -> St
         }
         for (reason, names) in by_reason {
             let list = if name_absent { format!(": {}", names.join(", ")) } else { String::new() };
-            put(&mut out, &format!("            {} {reason}{list}\n", names.len()));
+            report.below(&format!("{} {reason}{list}", names.len()));
         }
     }
-    String::from_utf8_lossy(&out).into_owned()
+    report.lines.concat()
 }
 
 fn subject(state: &TargetState) -> String {
@@ -292,20 +291,27 @@ fn subject(state: &TargetState) -> String {
     format!("{} by {}", who.trim_end(), state.driver)
 }
 
-fn line(out: &mut Vec<u8>, colour: bool, verdict: Verdict, subject: &str, text: &str) {
-    let (on, off) = match (colour, verdict) {
-        (false, _) => ("", ""),
-        (true, Verdict::Good) => ("\x1b[32m", "\x1b[0m"),
-        (true, Verdict::Note) => ("\x1b[36m", "\x1b[0m"),
-        (true, Verdict::Partial) => ("\x1b[33m", "\x1b[0m"),
-        (true, Verdict::Broken) => ("\x1b[31m", "\x1b[0m"),
-    };
-    put(out, &format!("{on}{:>9}{off}   {subject}: {text}\n", word(verdict)));
+/// A report for people: lines that are judged, and what there is to say about each below it.
+struct TextReport {
+    lines: Vec<String>,
+    colour: bool,
 }
 
-fn put(out: &mut Vec<u8>, text: &str) {
-    // A vector takes everything.
-    let _written = out.write_all(text.as_bytes());
+impl TextReport {
+    fn judged(&mut self, verdict: Verdict, subject: &str, text: &str) {
+        let (on, off) = match (self.colour, verdict) {
+            (false, _) => ("", ""),
+            (true, Verdict::Good) => ("\x1b[32m", "\x1b[0m"),
+            (true, Verdict::Note) => ("\x1b[36m", "\x1b[0m"),
+            (true, Verdict::Partial) => ("\x1b[33m", "\x1b[0m"),
+            (true, Verdict::Broken) => ("\x1b[31m", "\x1b[0m"),
+        };
+        self.lines.push(format!("{on}{:>9}{off}   {subject}: {text}\n", word(verdict)));
+    }
+
+    fn below(&mut self, text: &str) {
+        self.lines.push(format!("            {text}\n"));
+    }
 }
 
 fn word(verdict: Verdict) -> &'static str {
