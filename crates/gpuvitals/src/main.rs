@@ -79,7 +79,7 @@ use gpuvitals_settings::{Override, Variable};
 use cli::{CatalogueFormat, Cli, Command, ConfigCommand};
 use config::Layers;
 use failure::{Exit, Failure};
-use running::environment;
+use running::{Launch, environment};
 use service::Hangup;
 use terminal::print;
 
@@ -127,7 +127,9 @@ fn run(cli: Cli, given: &[Override]) -> Result<ExitCode, Failure> {
         Command::Agent => {
             let variables = || otlp::environment(config::with_shared(environment()));
             let layers = || load(&mut variables(), vec![]);
-            running::serve("agent", Some(agent::THREADS), Hangup::Reloads, layers, |config, service| {
+            let (threads, hangup) = (Some(agent::THREADS), Hangup::Reloads);
+            let launch = Launch { threads, hangup, ..Launch::of("agent") };
+            running::serve(launch, layers, |config, service| {
                 agent::run(config.clone(), service, &|| layers()?.check())
             })
         }

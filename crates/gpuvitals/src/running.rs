@@ -14,18 +14,32 @@ use crate::{heap, logging, outgoing};
 /// How long tasks may take to end once their role has: what is left is a name lookup at most.
 const TASKS_PATIENCE: Duration = Duration::from_secs(1);
 
+/// How a service starts, before its settings are known.
+pub(crate) struct Launch {
+    /// Its name on the command line and in logs.
+    pub name: &'static str,
+    /// Threads of its runtime; none: one for each core.
+    pub threads: Option<usize>,
+    pub hangup: Hangup,
+}
+
+impl Launch {
+    /// With a thread for each core, and an end at SIGHUP.
+    pub(crate) fn of(name: &'static str) -> Self {
+        Self { name, threads: None, hangup: Hangup::Ends }
+    }
+}
+
 /// Runs a service until it is told to end. Signals are handled from the first moment, however long it takes to open what it
 /// serves.
 pub(crate) fn serve(
-    name: &'static str,
-    threads: Option<usize>,
-    hangup: Hangup,
+    launch: Launch,
     layers: impl FnOnce() -> Result<Layers, Failure>,
     role: impl FnOnce(&Config, Service) -> Result<(), Failure>,
 ) -> Result<(), Failure> {
-    let started = service::runtime(threads, hangup);
+    let started = service::runtime(launch.threads, launch.hangup);
     let (runtime, signals) = started.map_err(|e| Failure::io("cannot start the runtime", e))?;
-    let (config, announcer) = settled(&layers()?, name)?;
+    let (config, announcer) = settled(&layers()?, launch.name)?;
     runtime.spawn(heap::give_back());
     let outcome = role(&config, Service { announcer, runtime: runtime.handle().clone(), signals });
     runtime.shutdown_timeout(TASKS_PATIENCE);

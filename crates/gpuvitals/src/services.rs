@@ -6,6 +6,7 @@ use gpuvitals_store::StoreConfig;
 use crate::cli::ServiceCommand;
 use crate::config::{Config, Layers};
 use crate::failure::Failure;
+use crate::running::Launch;
 use crate::service::{Hangup, Service};
 use crate::{broker, collect, queue, running, serve, sinks, store, stream, up};
 
@@ -19,18 +20,18 @@ pub(crate) fn run(
     layers: impl FnOnce(Vec<Override>) -> Result<Layers, Failure>,
 ) -> Result<(), Failure> {
     match command {
-        ServiceCommand::Up(flags) => {
-            running::serve("up", None, Hangup::Ends, || layers(flags.overrides()), up::run)
-        }
+        ServiceCommand::Up(flags) => running::serve(Launch::of("up"), || layers(flags.overrides()), up::run),
         ServiceCommand::Stream => {
-            running::serve("stream", Some(stream::THREADS), Hangup::Ends, || layers(vec![]), streaming)
+            let launch = Launch { threads: Some(stream::THREADS), ..Launch::of("stream") };
+            running::serve(launch, || layers(vec![]), streaming)
         }
         ServiceCommand::Collect(flags) => {
-            running::serve("collect", None, Hangup::Ends, || layers(flags.overrides()), collect::run)
+            running::serve(Launch::of("collect"), || layers(flags.overrides()), collect::run)
         }
-        ServiceCommand::Serve => running::serve("serve", None, Hangup::Ends, || layers(vec![]), serve::run),
+        ServiceCommand::Serve => running::serve(Launch::of("serve"), || layers(vec![]), serve::run),
         ServiceCommand::Broker => {
-            running::serve("broker", None, Hangup::Reloads, || layers(vec![]), broker::run)
+            let launch = Launch { hangup: Hangup::Reloads, ..Launch::of("broker") };
+            running::serve(launch, || layers(vec![]), broker::run)
         }
         ServiceCommand::Queue(command) => queue::run(&command, tool(vec![])?.queue_elsewhere()),
         ServiceCommand::Store(command) => {

@@ -27,22 +27,28 @@ pub(crate) fn start(
     progress: &Arc<Progress>,
     terms: Terms,
 ) -> JoinHandle<Result<(), PipeError>> {
-    let (mut workers, mut lanes) = (JoinSet::new(), Vec::with_capacity(producers.len()));
+    let mut crew = Crew { workers: JoinSet::new(), lanes: Vec::with_capacity(producers.len()) };
     for producer in producers {
         let (lane, batches) = mpsc::channel(WAITING);
-        lanes.push(lane);
-        workers.spawn(worker::publish(batches, producer, terms.clone(), Arc::clone(progress)));
+        crew.lanes.push(lane);
+        crew.workers.spawn(worker::publish(batches, producer, terms.clone(), Arc::clone(progress)));
     }
-    tokio::spawn(supervise(source, lanes, workers, Arc::clone(progress), terms))
+    tokio::spawn(supervise(source, crew, Arc::clone(progress), terms))
+}
+
+/// The workers of a pipe, and the lane to each.
+struct Crew {
+    workers: JoinSet<Result<(), PipeError>>,
+    lanes: Vec<mpsc::Sender<Load>>,
 }
 
 async fn supervise(
     source: impl Counted + 'static,
-    lanes: Vec<mpsc::Sender<Load>>,
-    mut workers: JoinSet<Result<(), PipeError>>,
+    crew: Crew,
     progress: Arc<Progress>,
     terms: Terms,
 ) -> Result<(), PipeError> {
+    let Crew { mut workers, lanes } = crew;
     let (tell, mut read) = oneshot::channel();
     let (runtime, stop, read_by) = (Handle::current(), terms.stop.clone(), Arc::clone(&progress));
     let reading = move || {
