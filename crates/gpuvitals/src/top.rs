@@ -31,6 +31,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::failure::{Exit, Failure};
 use crate::{table, terminal};
+use grid::Glyphs;
 use keys::Action;
 use listing::Listing;
 use model::Model;
@@ -91,7 +92,8 @@ pub(crate) fn run(flags: &Top, sampling: &Sampling) -> Result<(), Failure> {
     }
     let stop = CancellationToken::new();
     let processes = Listing::start(found.processes, &sampling.machine()?.procfs, stop.clone())?;
-    let mut model = Model::new(sampling.node(), config, flags.ascii);
+    let glyphs = if flags.ascii { Glyphs::Ascii } else { Glyphs::Blocks };
+    let mut model = Model::new(sampling.node(), config, glyphs);
     let shown = if flags.once {
         print_frame(&sampler, &processes, &mut model)
     } else {

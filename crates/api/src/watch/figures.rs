@@ -28,7 +28,7 @@ pub(super) fn families(judgement: &Judgement) -> Vec<Family> {
     let at_s = judgement.at_ns as f64 / 1e9;
     let help = "When the fleet was last judged, seconds since 1970.";
     let judged = Family::gauge("gpuvitals_findings_judged_timestamp_seconds", help, at_s);
-    let of_gpu = |name, help| Family::new(name, Kind::Gauge, help);
+    let of_gpu = |name: &'static str, help: &'static str| Family::new(name, Kind::Gauge, help);
     let help = "Clock of a straggler as a share of the median of its job, by GPU and job; of the 500 worst.";
     let stragglers =
         of_gpus(judgement, "straggler", of_gpu("gpuvitals_straggler_clock_ratio", help), clock_share);

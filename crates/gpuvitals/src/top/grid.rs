@@ -11,6 +11,15 @@ use crate::table::{Room, fit, shortened};
 const BLOCKS: [&str; 9] = [" ", "▁", "▂", "▃", "▄", "▅", "▆", "▇", "█"];
 const ASCII: [&str; 9] = [" ", ".", ".", ":", ":", "-", "=", "+", "#"];
 
+/// The characters that bars and charts are drawn with.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Glyphs {
+    /// Lines and blocks of Unicode.
+    Blocks,
+    /// For terminals and files without these.
+    Ascii,
+}
+
 /// The width of a column, and the side on which its cells stand.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Width {
@@ -56,19 +65,24 @@ impl Cell<'_> {
     }
 
     /// Itself in a column of this width.
-    fn span(&self, column: Width, width: usize, ascii: bool) -> Span<'static> {
+    fn span(&self, column: Width, width: usize, glyphs: Glyphs) -> Span<'static> {
         match self {
             Self::Missing if matches!(column, Width::Drawn(..)) => " ".repeat(width).into(),
             Self::Missing => placed("-", column, width).into(),
             Self::Text(text, style) => Span::styled(placed(text, column, width), *style),
-            Self::Bar(pct, style) => Span::styled(bar(*pct, width, ascii), *style),
-            Self::Spark(values, style) => Span::styled(spark(values, width, ascii), *style),
+            Self::Bar(pct, style) => Span::styled(bar(*pct, width, glyphs), *style),
+            Self::Spark(values, style) => Span::styled(spark(values, width, glyphs), *style),
         }
     }
 }
 
 /// The lines of a table, the first its heads. A column in which no row has a value is left out.
-pub(super) fn lines(heads: &[Head], rows: &[Vec<Cell<'_>>], width: u16, ascii: bool) -> Vec<Line<'static>> {
+pub(super) fn lines(
+    heads: &[Head],
+    rows: &[Vec<Cell<'_>>],
+    width: u16,
+    glyphs: Glyphs,
+) -> Vec<Line<'static>> {
     let rooms: Vec<Option<Room>> = heads
         .iter()
         .enumerate()
@@ -93,7 +107,7 @@ pub(super) fn lines(heads: &[Head], rows: &[Vec<Cell<'_>>], width: u16, ascii: b
     let head = columns().map(|(_, head, width)| Span::styled(placed(&head.text, head.width, width), dim));
     let lines = rows.iter().map(|row| {
         let cells =
-            columns().filter_map(|(at, head, width)| Some(row.get(at)?.span(head.width, width, ascii)));
+            columns().filter_map(|(at, head, width)| Some(row.get(at)?.span(head.width, width, glyphs)));
         line(cells, width)
     });
     std::iter::once(line(head, width)).chain(lines).collect()
@@ -115,9 +129,12 @@ fn placed(text: &str, column: Width, width: usize) -> String {
     }
 }
 
-fn bar(pct: f64, width: usize, ascii: bool) -> String {
+fn bar(pct: f64, width: usize, glyphs: Glyphs) -> String {
     let part = |at| part_of(pct, width, at);
-    let (full, empty) = if ascii { ("#", ".") } else { ("━", "─") };
+    let (full, empty) = match glyphs {
+        Glyphs::Blocks => ("━", "─"),
+        Glyphs::Ascii => ("#", "."),
+    };
     (0..width).map(|at| if part(at) >= 0.5 { full } else { empty }).collect()
 }
 
@@ -128,18 +145,21 @@ fn part_of(pct: f64, width: usize, at: usize) -> f64 {
 }
 
 /// A character a value, the newest on the right; a value that is not known is a gap, and 0 is none.
-fn spark(values: &VecDeque<f64>, width: usize, ascii: bool) -> String {
+fn spark(values: &VecDeque<f64>, width: usize, glyphs: Glyphs) -> String {
     let newest = values.iter().skip(values.len().saturating_sub(width));
     let drawn: String = newest
-        .map(|pct| if pct.is_finite() { block((pct / 100.0).max(0.125), ascii) } else { " " })
+        .map(|pct| if pct.is_finite() { block((pct / 100.0).max(0.125), glyphs) } else { " " })
         .collect();
     format!("{drawn:>width$}")
 }
 
 /// A character that is filled to this share.
 #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a share of 8, clamped")]
-pub(super) fn block(share: f64, ascii: bool) -> &'static str {
+pub(super) fn block(share: f64, glyphs: Glyphs) -> &'static str {
     let at = (share * 8.0).round().clamp(0.0, 8.0) as usize;
-    let blocks = if ascii { &ASCII } else { &BLOCKS };
+    let blocks = match glyphs {
+        Glyphs::Blocks => &BLOCKS,
+        Glyphs::Ascii => &ASCII,
+    };
     blocks.get(at).copied().unwrap_or(" ")
 }

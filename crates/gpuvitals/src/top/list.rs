@@ -74,7 +74,8 @@ const TRAFFIC: &[Column] = &[
 ];
 
 /// The GPUs around the selected one, and how many are above and below them.
-pub(super) fn draw(frame: &mut Frame<'_>, area: Rect, model: &Model, visible: &[&Device], selected: usize) {
+pub(super) fn draw(frame: &mut Frame<'_>, area: Rect, model: &Model, visible: &[&Device]) {
+    let selected = model.selected(visible);
     let room = usize::from(area.height.saturating_sub(1));
     let is_cut = visible.len() > room && room > 1;
     let room = if is_cut { room - 1 } else { room };
@@ -113,7 +114,7 @@ fn lines(width: u16, model: &Model, visible: &[&Device]) -> Vec<Line<'static>> {
         .collect();
     let rows: Vec<Vec<Cell<'_>>> =
         visible.iter().map(|gpu| columns.iter().map(|column| (column.cell)(gpu, model)).collect()).collect();
-    grid::lines(&heads, &rows, width, model.ascii)
+    grid::lines(&heads, &rows, width, model.glyphs)
 }
 
 /// Grey for what is not of now.

@@ -9,6 +9,7 @@ use gpuvitals_core::throttle::{Residency, ThrottleColumns, Throttling};
 use gpuvitals_core::{Batch, Identity, MetricId, Table};
 use gpuvitals_sources::sampler::{Liveness, SamplerConfig, TargetState};
 
+use super::grid::Glyphs;
 use super::keys::Action;
 use super::listing::Listed;
 use crate::sampling::lasts_ns;
@@ -153,7 +154,7 @@ impl Device {
 pub(super) struct Model {
     pub(super) node: String,
     pub(super) sampler: SamplerConfig,
-    pub(super) ascii: bool,
+    pub(super) glyphs: Glyphs,
     pub(super) host: Option<Device>,
     gpus: Vec<Device>,
     pub(super) listed: Listed,
@@ -174,11 +175,11 @@ pub(super) struct Model {
 }
 
 impl Model {
-    pub(super) fn new(node: String, sampler: SamplerConfig, ascii: bool) -> Self {
+    pub(super) fn new(node: String, sampler: SamplerConfig, glyphs: Glyphs) -> Self {
         Self {
             node,
             sampler,
-            ascii,
+            glyphs,
             host: None,
             gpus: Vec::new(),
             listed: Listed::default(),
@@ -295,11 +296,11 @@ impl Model {
     /// The direction of the order, beside the head of its column: `▲` if the values rise downwards.
     pub(super) fn arrow(&self) -> &'static str {
         let rises = (self.order == Order::Index) != self.reverse;
-        match (rises, self.ascii) {
-            (true, false) => "▲",
-            (false, false) => "▼",
-            (true, true) => "^",
-            (false, true) => "v",
+        match (rises, self.glyphs) {
+            (true, Glyphs::Blocks) => "▲",
+            (false, Glyphs::Blocks) => "▼",
+            (true, Glyphs::Ascii) => "^",
+            (false, Glyphs::Ascii) => "v",
         }
     }
 

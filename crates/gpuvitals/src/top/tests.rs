@@ -15,6 +15,7 @@ use ratatui::backend::TestBackend;
 use ratatui::buffer::Buffer;
 use ratatui::style::Color;
 
+use super::grid::Glyphs;
 use super::keys::Action;
 use super::listing::Listed;
 use super::model::Model;
@@ -54,13 +55,13 @@ fn state(identity: Identity, liveness: Liveness) -> TargetState {
     }
 }
 
-fn empty(ascii: bool) -> Model {
-    Model::new("node-a".to_owned(), SamplerConfig::default(), ascii)
+fn empty(glyphs: Glyphs) -> Model {
+    Model::new("node-a".to_owned(), SamplerConfig::default(), glyphs)
 }
 
 /// Four GPUs: two at work, one lost, one that hangs.
-fn model(ascii: bool) -> Model {
-    let mut model = empty(ascii);
+fn model(glyphs: Glyphs) -> Model {
+    let mut model = empty(glyphs);
     let host = Identity::default().with(IdentityColumn::Node, "node-a").unwrap();
     let of_host =
         [("cpu_pct", 12.4), ("memory_mb", 65_536.0), ("host_memory_total_mb", 524_288.0), ("load1", 3.25)];
@@ -121,8 +122,8 @@ fn model(ascii: bool) -> Model {
 }
 
 /// The same, and twelve simulated ones with long numbers: more than a small terminal has lines for.
-fn fleet(ascii: bool) -> Model {
-    let mut model = model(ascii);
+fn fleet(glyphs: Glyphs) -> Model {
+    let mut model = model(glyphs);
     let mut states: Vec<TargetState> = model
         .visible()
         .iter()
@@ -174,9 +175,9 @@ const WIDTHS: [u16; 8] = [40, 56, 72, 80, 100, 120, 160, 200];
 
 #[test]
 fn every_width_shows_whole_columns() {
-    let mut traffic = fleet(false);
+    let mut traffic = fleet(Glyphs::Blocks);
     traffic.apply(Action::Traffic);
-    for (name, model) in [("vitals", fleet(false)), ("traffic", traffic)] {
+    for (name, model) in [("vitals", fleet(Glyphs::Blocks)), ("traffic", traffic)] {
         let list = |width| -> Vec<String> {
             let text = text(&model, width, 24);
             text.lines().skip(2).take_while(|line| !line.starts_with('…')).map(str::to_owned).collect()
@@ -197,7 +198,7 @@ fn every_width_shows_whole_columns() {
 
 #[test]
 fn what_is_not_of_now_is_grey_and_has_its_age() {
-    let mut model = model(false);
+    let mut model = model(Glyphs::Blocks);
     let colours = |model: &Model, line: u16| -> Vec<Color> {
         let buffer = drawn(model, 120, 24);
         (0..100).map(|x| buffer[(x, line)].fg).filter(|colour| *colour != Color::Reset).collect()
@@ -225,7 +226,7 @@ fn what_is_not_of_now_is_grey_and_has_its_age() {
 
 #[test]
 fn why_a_gpu_is_slow_is_said_in_words() {
-    let mut model = empty(false);
+    let mut model = empty(Glyphs::Blocks);
     let shown = |model: &mut Model, values: &[(&str, f64)]| {
         model.observe(&row(Table::GpuEvents, &gpu(0, "a GPU"), NOON_NS, values));
         let text = text(model, 60, 20);
@@ -253,14 +254,14 @@ fn why_a_gpu_is_slow_is_said_in_words() {
 
 #[test]
 fn ascii_draws_without_blocks() {
-    let drawn = text(&model(true), 100, 24);
+    let drawn = text(&model(Glyphs::Ascii), 100, 24);
     assert!(drawn.contains("..."));
     assert!(!drawn.contains(['█', '━', '─', '▁', '▲']), "{drawn}");
 }
 
 #[test]
 fn a_tool_that_stood_in_for_its_gpu_leaves_the_list() {
-    let mut model = empty(false);
+    let mut model = empty(Glyphs::Blocks);
     let tool = Identity::default().with(IdentityColumn::Uuid, "nvidia-smi").unwrap();
     model.states(vec![state(tool, Liveness::Starting)]);
     assert!(text(&model, 80, 24).contains("1 GPU "), "it is waited for");
@@ -274,7 +275,7 @@ fn a_tool_that_stood_in_for_its_gpu_leaves_the_list() {
 
 #[test]
 fn a_list_of_processes_with_a_gap_says_so() {
-    let mut model = model(false);
+    let mut model = model(Glyphs::Blocks);
     let gap = |gpu: &str| ProcessGap {
         gpu: Some(gpu.into()),
         part: "processes",
@@ -294,13 +295,13 @@ fn a_list_of_processes_with_a_gap_says_so() {
 #[test]
 fn no_terminal_is_too_small() {
     for (width, height) in [(1, 1), (10, 2), (20, 5), (80, 10), (200, 3)] {
-        text(&fleet(false), width, height);
+        text(&fleet(Glyphs::Blocks), width, height);
     }
 }
 
 #[test]
 fn orders_filters_and_selections_do_what_they_say() {
-    let mut model = model(false);
+    let mut model = model(Glyphs::Blocks);
     let order =
         |model: &Model| -> Vec<i32> { model.visible().iter().filter_map(|gpu| gpu.identity.index).collect() };
     assert_eq!(order(&model), [0, 1, 2, 3]);

@@ -11,7 +11,7 @@ use ratatui::style::{Color, Modifier, Style};
 use ratatui::text::{Line, Span};
 use ratatui::widgets::{Block, Clear, Paragraph};
 
-use super::grid::{self, Cell, Head, Width, block};
+use super::grid::{self, Cell, Glyphs, Head, Width, block};
 use super::keys::KEYS;
 use super::list::{self, index};
 use super::model::{Device, Model, metric};
@@ -26,13 +26,10 @@ const PROCESS_ROWS: u16 = 10;
 pub(super) fn draw(frame: &mut Frame<'_>, model: &Model) {
     let area = frame.area();
     let visible = model.visible();
-    let selected = model.selected(&visible);
     let rows = u16::try_from(visible.len()).unwrap_or(u16::MAX).saturating_add(1);
-    let of_selected = visible.get(selected).copied();
-    let processes = processes_of(model, of_selected);
-    let shown = u16::try_from(processes.len()).unwrap_or(PROCESS_ROWS).min(PROCESS_ROWS);
-    let gap = gap_of(model, of_selected);
-    let want_processes = if model.show_processes { shown.max(1) + 1 + u16::from(gap.is_some()) } else { 0 };
+    let of_selected = visible.get(model.selected(&visible)).copied();
+    let processes = ProcessPane::of(model, of_selected);
+    let want_processes = if model.show_processes { processes.height() } else { 0 };
     let [head, list_area, history, list_processes, foot] = Layout::vertical([
         Constraint::Length(2),
         Constraint::Min(rows.min(area.height / 2)),
@@ -42,11 +39,11 @@ pub(super) fn draw(frame: &mut Frame<'_>, model: &Model) {
     ])
     .areas(area);
     draw_head(frame, head, model);
-    list::draw(frame, list_area, model, &visible, selected);
+    list::draw(frame, list_area, model, &visible);
     if let Some(gpu) = of_selected {
         draw_history(frame, history, model, gpu);
     }
-    draw_processes(frame, list_processes, model, &processes, gap);
+    draw_processes(frame, list_processes, model, &processes);
     draw_foot(frame, foot, model);
     if model.show_help {
         draw_help(frame, area);
@@ -108,22 +105,26 @@ fn draw_history(frame: &mut Frame<'_>, area: Rect, model: &Model, gpu: &Device) 
     }
     let [left, right] =
         Layout::horizontal([Constraint::Percentage(50), Constraint::Percentage(50)]).areas(area);
-    draw_chart(frame, left, &[format!("GPU {} busy %", index(gpu))], (&gpu.busy, 100.0), model.ascii);
+    let titles = [format!("GPU {} busy %", index(gpu))];
+    draw_chart(frame, left, &Chart { titles: &titles, values: &gpu.busy, top: 100.0 }, model.glyphs);
     let cap = gpu.get(metric::CAP);
     let top = gpu.power.iter().copied().filter(|v| v.is_finite()).fold(cap.unwrap_or(1.0), f64::max);
     let now = text(gpu.power_now(), 0);
     let titles = [format!("power {now} W of {} W", text(cap, 0)), format!("power {now} W")];
-    draw_chart(frame, right, &titles, (&gpu.power, top), model.ascii);
+    draw_chart(frame, right, &Chart { titles: &titles, values: &gpu.power, top }, model.glyphs);
 }
 
-/// A bar chart of the newest values, one a column, under the first title that has room; a value that is not known is a gap.
-fn draw_chart(
-    frame: &mut Frame<'_>,
-    area: Rect,
-    titles: &[String],
-    (values, top): (&VecDeque<f64>, f64),
-    ascii: bool,
-) {
+/// A bar chart of the newest values, one a column; a value that is not known is a gap.
+struct Chart<'a> {
+    /// The first that has room stands above it.
+    titles: &'a [String],
+    values: &'a VecDeque<f64>,
+    /// The value of a full bar.
+    top: f64,
+}
+
+fn draw_chart(frame: &mut Frame<'_>, area: Rect, chart: &Chart<'_>, glyphs: Glyphs) {
+    let Chart { titles, values, top } = chart;
     let [head, body] = Layout::vertical([Constraint::Length(1), Constraint::Min(1)]).areas(area);
     let style = Style::new().add_modifier(Modifier::DIM);
     let title = titles.iter().find(|title| title.chars().count() < usize::from(area.width));
@@ -136,7 +137,7 @@ fn draw_chart(
         .map(|level| {
             let cells = newest.iter().map(|value| {
                 let filled = if value.is_finite() { value / top.max(1e-9) * height } else { 0.0 };
-                block((filled - f64::from(level)).clamp(0.0, 1.0), ascii)
+                block((filled - f64::from(level)).clamp(0.0, 1.0), glyphs)
             });
             Line::from(cells.collect::<String>())
         })
@@ -144,33 +145,34 @@ fn draw_chart(
     frame.render_widget(Paragraph::new(lines).style(Style::new().fg(Color::Green)), body);
 }
 
-/// The selected GPU's processes, the largest first; all of them if none is selected.
-fn processes_of<'a>(model: &'a Model, gpu: Option<&Device>) -> Vec<&'a GpuProcess> {
-    let key = gpu.and_then(|gpu| gpu.identity.key());
-    let mut of: Vec<&GpuProcess> = model
-        .listed
-        .list
-        .processes
-        .iter()
-        .filter(|process| key.is_none() || key == process.gpu.key())
-        .collect();
-    of.sort_by_key(|process| (std::cmp::Reverse(process.memory_mb), process.pid));
-    of
+/// What is listed of the selected GPU's processes; of all GPUs' if none is selected.
+struct ProcessPane<'a> {
+    /// The largest first.
+    processes: Vec<&'a GpuProcess>,
+    /// The first gap in the list that concerns the GPU.
+    gap: Option<&'a ProcessGap>,
 }
 
-/// The first gap in the list that concerns the selected GPU.
-fn gap_of<'a>(model: &'a Model, gpu: Option<&Device>) -> Option<&'a ProcessGap> {
-    let key = gpu.and_then(|gpu| gpu.identity.key());
-    model.listed.list.gaps.iter().find(|gap| gap.gpu.is_none() || key.is_none() || gap.gpu == key)
+impl<'a> ProcessPane<'a> {
+    fn of(model: &'a Model, gpu: Option<&Device>) -> Self {
+        let key = gpu.and_then(|gpu| gpu.identity.key());
+        let list = &model.listed.list;
+        let is_of_gpu = |process: &&GpuProcess| key.is_none() || key == process.gpu.key();
+        let mut processes: Vec<&GpuProcess> = list.processes.iter().filter(is_of_gpu).collect();
+        processes.sort_by_key(|process| (std::cmp::Reverse(process.memory_mb), process.pid));
+        let gap = list.gaps.iter().find(|gap| gap.gpu.is_none() || key.is_none() || gap.gpu == key);
+        Self { processes, gap }
+    }
+
+    /// Lines that it needs with its head.
+    fn height(&self) -> u16 {
+        let shown = u16::try_from(self.processes.len()).unwrap_or(PROCESS_ROWS).min(PROCESS_ROWS);
+        shown.max(1) + 1 + u16::from(self.gap.is_some())
+    }
 }
 
-fn draw_processes(
-    frame: &mut Frame<'_>,
-    mut area: Rect,
-    model: &Model,
-    processes: &[&GpuProcess],
-    gap: Option<&ProcessGap>,
-) {
+fn draw_processes(frame: &mut Frame<'_>, mut area: Rect, model: &Model, pane: &ProcessPane<'_>) {
+    let ProcessPane { processes, gap } = pane;
     if area.height == 0 {
         return;
     }
@@ -198,7 +200,7 @@ fn draw_processes(
     ];
     let heads = heads.map(|(text, rank, width)| Head { text: text.to_owned(), rank, width });
     let rows: Vec<Vec<Cell<'_>>> = processes.iter().map(|process| process_row(process, model)).collect();
-    frame.render_widget(Paragraph::new(grid::lines(&heads, &rows, area.width, model.ascii)), area);
+    frame.render_widget(Paragraph::new(grid::lines(&heads, &rows, area.width, model.glyphs)), area);
 }
 
 fn process_row(process: &GpuProcess, model: &Model) -> Vec<Cell<'static>> {
