@@ -60,8 +60,8 @@ pub fn reading(cluster: &str, node: &str, now_ns: i64) -> NodeReading {
     }
 }
 
-/// A node of two GPUs; one that fails says why.
-pub fn node(cluster: &str, name: &str, state: NodeState, is_read: bool, now_ns: i64) -> Arc<NodeView> {
+/// A node of two GPUs, which was read if there is a reading; one that fails says why.
+pub fn node(name: &str, state: NodeState, reading: Option<NodeReading>, now_ns: i64) -> Arc<NodeView> {
     Arc::new(NodeView {
         name: Arc::from(name),
         vendor: "nvidia",
@@ -70,25 +70,19 @@ pub fn node(cluster: &str, name: &str, state: NodeState, is_read: bool, now_ns: 
         state,
         since_ns: now_ns,
         error: (state == NodeState::Failing).then(|| Arc::from("no answer within 10s")),
-        reading: is_read.then(|| Arc::new(reading(cluster, name, now_ns))),
+        reading: reading.map(Arc::new),
     })
 }
 
-/// A cluster with these nodes.
-pub fn cluster(
-    name: &str,
-    state: ClusterState,
-    error: Option<&str>,
-    nodes: Vec<Arc<NodeView>>,
-    now_ns: i64,
-) -> ClusterView {
+/// A cluster with these nodes, and nothing to say about its state.
+pub fn cluster(name: &str, state: ClusterState, nodes: Vec<Arc<NodeView>>, now_ns: i64) -> ClusterView {
     ClusterView {
         name: Arc::from(name),
         has_gpu: state != ClusterState::NoGpu,
         skips_tls_verify: false,
         state,
         since_ns: now_ns,
-        error: error.map(Arc::from),
+        error: None,
         has_driver_pods: !matches!(state, ClusterState::NoGpu | ClusterState::NoGpuOperator),
         nodes,
     }

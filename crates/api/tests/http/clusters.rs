@@ -8,8 +8,13 @@ use serde_json::json;
 
 use crate::world::{World, now_ns};
 
-fn node(cluster: &str, name: &str, state: NodeState, is_read: bool) -> Arc<NodeView> {
-    sample::node(cluster, name, state, is_read, now_ns())
+fn node_read(cluster: &str, name: &str, state: NodeState) -> Arc<NodeView> {
+    let now_ns = now_ns();
+    sample::node(name, state, Some(sample::reading(cluster, name, now_ns)), now_ns)
+}
+
+fn node_unread(name: &str, state: NodeState) -> Arc<NodeView> {
+    sample::node(name, state, None, now_ns())
 }
 
 fn cluster(
@@ -18,13 +23,13 @@ fn cluster(
     error: Option<&str>,
     nodes: Vec<Arc<NodeView>>,
 ) -> Arc<ClusterView> {
-    let view = sample::cluster(name, state, error, nodes, now_ns());
-    Arc::new(ClusterView { skips_tls_verify: name == "west", ..view })
+    let view = sample::cluster(name, state, nodes, now_ns());
+    Arc::new(ClusterView { error: error.map(Arc::from), skips_tls_verify: name == "west", ..view })
 }
 
 /// The cluster `east`, in which all is well.
 pub(crate) fn east_with(nodes: &[&str]) -> Arc<ClusterView> {
-    let nodes = nodes.iter().map(|name| node("east", name, NodeState::Ok, true)).collect();
+    let nodes = nodes.iter().map(|name| node_read("east", name, NodeState::Ok)).collect();
     cluster("east", ClusterState::Ok, None, nodes)
 }
 
@@ -32,19 +37,19 @@ pub(crate) fn east_with(nodes: &[&str]) -> Arc<ClusterView> {
 async fn world() -> World {
     let world = World::empty(|_, _| ()).await;
     let east = vec![
-        node("east", "n1", NodeState::Ok, true),
-        node("east", "n2", NodeState::Failing, true),
-        node("east", "n3", NodeState::Failing, false),
+        node_read("east", "n1", NodeState::Ok),
+        node_read("east", "n2", NodeState::Failing),
+        node_unread("n3", NodeState::Failing),
     ];
     *world.parts.clusters.lock().unwrap() = vec![
         cluster("east", ClusterState::Degraded, Some("n2: no answer within 10s"), east),
-        cluster("west", ClusterState::Ok, None, vec![node("west", "n1", NodeState::Ok, true)]),
+        cluster("west", ClusterState::Ok, None, vec![node_read("west", "n1", NodeState::Ok)]),
         cluster("lab", ClusterState::NoGpu, None, vec![]),
         cluster(
             "bare",
             ClusterState::NoGpuOperator,
             Some("no pod in gpu-operator has the label a=b"),
-            vec![node("bare", "b1", NodeState::NoDriverPod, false)],
+            vec![node_unread("b1", NodeState::NoDriverPod)],
         ),
         cluster("north", ClusterState::Unauthorized, Some("the API server answers 401"), vec![]),
     ];
@@ -188,7 +193,7 @@ async fn without_an_operator_nothing_is_listed_and_the_cluster_says_why() {
 #[tokio::test]
 async fn readings_of_a_cluster_that_answers_no_more_are_stale() {
     let world = world().await;
-    let nodes = vec![node("far", "n1", NodeState::Ok, true)];
+    let nodes = vec![node_read("far", "n1", NodeState::Ok)];
     let far = cluster("far", ClusterState::Unreachable, Some("cannot talk to the API server"), nodes);
     *world.parts.clusters.lock().unwrap() = vec![far];
     for path in ["/api/v1/gpu/nodes/far/n1", "/api/v1/gpu/nodes?cluster_id=far"] {
