@@ -12,7 +12,7 @@ async fn main() {
     nodes.push(NodeSpec::new("sick", number(1, 8)).with(Behaviour::Hang));
     let mut world = World::new(nodes);
     world.token = Some("demo-token".to_owned());
-    let double = Double::start_at(world, true, u16::try_from(number(2, 0)).unwrap()).await;
+    let double = Double::start_tls_at(world, u16::try_from(number(2, 0)).unwrap()).await;
     println!("{}", double.url);
     println!("{}", double.ca.as_deref().unwrap_or_default());
     let mut seen = double.seen();

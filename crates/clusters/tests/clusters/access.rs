@@ -20,7 +20,7 @@ fn guarded() -> World {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_rotated_token_file_is_read_again_and_no_error_shows_a_token() {
-    let double = Double::start(guarded(), true).await;
+    let double = Double::start_tls(guarded()).await;
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("token");
     std::fs::write(&file, format!("{TOKEN}\n")).unwrap();
@@ -61,8 +61,8 @@ async fn each_missing_right_is_named() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_certificate_counts_by_the_clusters_ca_or_not_at_all() {
-    let double = Double::start(guarded(), true).await;
-    let other = Double::start(guarded(), true).await;
+    let double = Double::start_tls(guarded()).await;
+    let other = Double::start_tls(guarded()).await;
     let token = || Some(ClusterToken::from(TOKEN));
     let cluster = |name: &str| ClusterSettings { token: token(), ..settings(name, &double) };
     let trusting = cluster("trusting");
@@ -85,10 +85,10 @@ async fn a_certificate_counts_by_the_clusters_ca_or_not_at_all() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn dead_hung_and_refusing_clusters_do_not_delay_a_good_one() {
-    let good = Double::start(World::new(vec![NodeSpec::new("n1", 1)]), false).await;
-    let hung = Double::start(World::new(Vec::new()), false).await;
+    let good = Double::start(World::new(vec![NodeSpec::new("n1", 1)])).await;
+    let hung = Double::start(World::new(Vec::new())).await;
     hung.change(|world| world.hangs = true);
-    let refusing = Double::start(guarded(), false).await;
+    let refusing = Double::start(guarded()).await;
     // A port that nobody listens on any more.
     let dead = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let mut idle = cluster_at("idle", "https://192.0.2.1:6443");

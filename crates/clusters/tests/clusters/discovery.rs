@@ -156,7 +156,7 @@ async fn openshifts_driver_pods_are_found_and_those_of_another_namespace_by_the_
     assert_eq!(view.gpus_read(), 2);
     clusters.stop().await;
 
-    let double = Double::start(in_namespace("gpus"), false).await;
+    let double = Double::start(in_namespace("gpus")).await;
     let unset = settings("east", &double);
     let set = ClusterSettings { driver_namespace: Some("gpus".to_owned()), ..settings("west", &double) };
     let (clusters, _feed) = start(vec![unset, set]);
@@ -170,7 +170,7 @@ async fn openshifts_driver_pods_are_found_and_those_of_another_namespace_by_the_
 
 #[tokio::test(flavor = "multi_thread")]
 async fn of_a_driver_on_the_host_the_sentence_says_what_reads_it_and_so_it_is_read() {
-    let double = Double::start(World::new(vec![without_pod("n1")]), false).await;
+    let double = Double::start(World::new(vec![without_pod("n1")])).await;
     let unset = settings("east", &double);
     // As docs/kubernetes.md has it.
     let set = ClusterSettings {
@@ -195,7 +195,7 @@ async fn of_a_driver_on_the_host_the_sentence_says_what_reads_it_and_so_it_is_re
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_replaced_pod_is_found_by_a_list_at_once() {
-    let double = Double::start(World::new(vec![NodeSpec::new("n1", 1)]), false).await;
+    let double = Double::start(World::new(vec![NodeSpec::new("n1", 1)])).await;
     let mut cluster = settings("east", &double);
     cluster.discovery_interval = Duration::from_mins(10);
     let (clusters, _feed) = start(vec![cluster]);

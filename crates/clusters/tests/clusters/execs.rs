@@ -152,7 +152,7 @@ async fn a_node_that_fails_keeps_its_last_reading_as_stale_and_comes_back() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn hung_pods_are_asked_less_and_less_and_end_with_the_collector() {
-    let double = Double::start(World::new(vec![NodeSpec::new("n1", 2).with(Behaviour::Hang)]), false).await;
+    let double = Double::start(World::new(vec![NodeSpec::new("n1", 2).with(Behaviour::Hang)])).await;
     let mut cluster = settings("east", &double);
     cluster.exec_deadline = Duration::from_millis(300);
     let (clusters, _feed) = start(vec![cluster]);
@@ -168,7 +168,7 @@ async fn hung_pods_are_asked_less_and_less_and_end_with_the_collector() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn nodes_are_read_while_a_list_hangs() {
-    let double = Double::start(World::new(vec![NodeSpec::new("n1", 2)]), false).await;
+    let double = Double::start(World::new(vec![NodeSpec::new("n1", 2)])).await;
     let mut cluster = settings("east", &double);
     // Longer than the test waits.
     cluster.exec_deadline = Duration::from_mins(2);
@@ -186,7 +186,7 @@ async fn nodes_are_read_while_a_list_hangs() {
 #[tokio::test(flavor = "multi_thread")]
 async fn no_more_execs_run_at_once_than_the_cluster_may_have() {
     let nodes = (0..20).map(|at| NodeSpec::new(&format!("n{at}"), 1).with(Behaviour::Hang)).collect();
-    let double = Double::start(World::new(nodes), false).await;
+    let double = Double::start(World::new(nodes)).await;
     let mut cluster = settings("east", &double);
     (cluster.parallel, cluster.exec_deadline) = (Some(4), Duration::from_millis(300));
     let (clusters, _feed) = start(vec![cluster]);

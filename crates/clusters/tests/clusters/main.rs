@@ -47,7 +47,7 @@ fn start(clusters: Vec<ClusterSettings>) -> (Clusters, Feed) {
 
 /// One cluster over one double.
 async fn watched(world: World) -> (Double, Clusters, Feed) {
-    let double = Double::start(world, false).await;
+    let double = Double::start(world).await;
     let (clusters, feed) = start(vec![settings("east", &double)]);
     (double, clusters, feed)
 }

@@ -22,11 +22,11 @@ async fn gpus_of_200_nodes_are_read_in_ten_seconds() {
     // The long tests have a cluster that takes a second for each request.
     let latency = Duration::from_secs(u64::from(std::env::var_os("GPUVITALS_TEST_LONG").is_some()));
     let slowed = |nodes| World { latency, ..World::new(nodes) };
-    let east = Double::start(slowed(east), true).await;
-    let west = Double::start(slowed(nodes("west", 100)), true).await;
+    let east = Double::start_tls(slowed(east)).await;
+    let west = Double::start_tls(slowed(nodes("west", 100))).await;
     let mut world = World::new(nodes("north", 1));
     world.token = Some("another".to_owned());
-    let north = Double::start(world, true).await;
+    let north = Double::start_tls(world).await;
     let slow = |cluster: ClusterSettings| ClusterSettings {
         poll_interval: Duration::from_secs(30),
         exec_deadline: Duration::from_secs(10),

@@ -21,7 +21,7 @@ async fn cluster() -> Double {
     }
     let mut world = World::new(nodes);
     world.token = Some(TOKEN.to_owned());
-    Double::start(world, true).await
+    Double::start_tls(world).await
 }
 
 /// The configuration of a gateway to that cluster and to one without GPUs.
@@ -130,8 +130,8 @@ fn up_over(folder: &Path, clusters: &[(&str, &Double)]) -> Gateway {
 async fn without_an_operator_the_list_is_empty_and_health_and_the_clusters_name_the_setting() {
     let folder = tempfile::tempdir().unwrap();
     let without_pod = |name| NodeSpec { pod_label: None, ..NodeSpec::new(name, 8) };
-    let bare = Double::start(World::new(vec![without_pod("b1"), without_pod("b2")]), false).await;
-    let partly = Double::start(World::new(vec![NodeSpec::new("n1", 2), without_pod("n2")]), false).await;
+    let bare = Double::start(World::new(vec![without_pod("b1"), without_pod("b2")])).await;
+    let partly = Double::start(World::new(vec![NodeSpec::new("n1", 2), without_pod("n2")])).await;
     let up = up_over(folder.path(), &[("bare", &bare), ("east", &partly)]);
     let clusters = up.until("/api/v1/gpu/clusters", "both clusters", |said| {
         said.json[0]["state"] == "no_gpu_operator" && said.json[1]["nodes"]["ok"] == 1
@@ -163,7 +163,7 @@ async fn without_an_operator_the_list_is_empty_and_health_and_the_clusters_name_
 async fn a_gpu_whose_handle_the_tool_cannot_determine_is_partial_and_a_finding() {
     let folder = tempfile::tempdir().unwrap();
     let nodes = vec![NodeSpec::new("n1", 3).with(Behaviour::Lost), NodeSpec::new("n2", 3)];
-    let double = Double::start(World::new(nodes), false).await;
+    let double = Double::start(World::new(nodes)).await;
     let up = up_over(folder.path(), &[("east", &double)]);
     let nodes = up.until("/api/v1/gpu/nodes", "both nodes", |said| {
         said.json

@@ -36,7 +36,8 @@ fn gpus(spec: &NodeSpec, fields: &str, is_bare: bool) -> (String, i32) {
     let capture = fixture("captures/linux-x86_64__nvidia-h200__590.48.01__load.csv");
     let mut lines = capture.lines();
     let titles: Vec<&str> = lines.next().unwrap_or_default().split(", ").collect();
-    let cells: Vec<&str> = lines.next().unwrap_or_default().split(", ").collect();
+    let cells = lines.next().unwrap_or_default().split(", ");
+    let cells: Vec<&str> = cells.map(|cell| if is_bare { bare(cell) } else { cell }).collect();
     let name_of = |title: &str| title.split(" [").next().unwrap_or_default().trim().to_owned();
     let mut columns = Vec::new();
     for field in fields.split(',') {
@@ -60,23 +61,25 @@ fn gpus(spec: &NodeSpec, fields: &str, is_bare: bool) -> (String, i32) {
             continue;
         }
         let row: Vec<String> =
-            columns.iter().map(|(field, _, cell)| cell_of(spec, gpu, field, cell, is_bare)).collect();
+            columns.iter().map(|(field, _, cell)| cell_of(spec, gpu, field, cell)).collect();
         text.push_str(&row.join(", "));
         text.push('\n');
     }
     (text, if spec.behaviour == Behaviour::Lost { 15 } else { 0 })
 }
 
-fn cell_of(spec: &NodeSpec, gpu: usize, field: &str, cell: &str, is_bare: bool) -> String {
+/// A cell without its unit.
+fn bare(cell: &str) -> &str {
+    let (number, unit) = cell.split_once(' ').unwrap_or((cell, ""));
+    let is_quantity = number.parse::<f64>().is_ok() && ["%", "MiB", "W", "MHz", "us"].contains(&unit);
+    if is_quantity { number } else { cell }
+}
+
+fn cell_of(spec: &NodeSpec, gpu: usize, field: &str, cell: &str) -> String {
     match field {
         "index" => gpu.to_string(),
         "uuid" => format!("GPU-{}-{gpu:04}", spec.name),
         "pci.bus_id" => format!("00000000:{gpu:02X}:00.0"),
-        _ if is_bare => {
-            let (number, unit) = cell.split_once(' ').unwrap_or((cell, ""));
-            let is_quantity = number.parse::<f64>().is_ok() && ["%", "MiB", "W", "MHz", "us"].contains(&unit);
-            if is_quantity { number.to_owned() } else { cell.to_owned() }
-        }
         _ => cell.to_owned(),
     }
 }

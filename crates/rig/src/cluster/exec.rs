@@ -65,13 +65,8 @@ impl Running {
 type Socket = WebSocketStream<TokioIo<Upgraded>>;
 
 /// Refuses, or switches protocols and runs the exec beside.
-pub(super) fn answer(
-    world: &World,
-    running: &Arc<Running>,
-    request: Request<Incoming>,
-    path: &str,
-    query: &str,
-) -> Reply {
+pub(super) fn answer(world: &World, running: &Arc<Running>, request: Request<Incoming>) -> Reply {
+    let path = request.uri().path();
     let pod = path.rsplit('/').nth(1).unwrap_or_default().to_owned();
     // Since 1.35 a WebSocket needs the right to get (its method) and to create (what it does).
     for verb in ["get", "create"] {
@@ -88,7 +83,7 @@ pub(super) fn answer(
     let Some((spec, PodSpec { container, .. })) = found else {
         return failure(404, "NotFound", &format!("pods \"{pod}\" not found"));
     };
-    let params = params(query);
+    let params = params(request.uri().query().unwrap_or_default());
     let all = |name: &str| {
         params.iter().filter(|(key, _)| key == name).map(|(_, value)| value.clone()).collect::<Vec<_>>()
     };

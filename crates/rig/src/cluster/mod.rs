@@ -61,13 +61,22 @@ struct Shared {
 }
 
 impl Double {
-    /// Serves on a port of this machine, with TLS by a CA of its own if asked for.
-    pub async fn start(world: World, is_tls: bool) -> Self {
-        Self::start_at(world, is_tls, 0).await
+    /// Serves without TLS on a free port of this machine.
+    pub async fn start(world: World) -> Self {
+        Self::serve(world, 0, None).await
     }
 
-    /// The same on a port; 0: a free one.
-    pub async fn start_at(world: World, is_tls: bool, port: u16) -> Self {
+    /// The same with TLS, by a CA of its own.
+    pub async fn start_tls(world: World) -> Self {
+        Self::start_tls_at(world, 0).await
+    }
+
+    /// The same with TLS on this port; 0: a free one.
+    pub async fn start_tls_at(world: World, port: u16) -> Self {
+        Self::serve(world, port, Some(papers().unwrap())).await
+    }
+
+    async fn serve(world: World, port: u16, papers: Option<(TlsAcceptor, String)>) -> Self {
         let listener = TcpListener::bind(("127.0.0.1", port)).await.unwrap();
         let address = listener.local_addr().unwrap();
         let shared = Arc::new(Shared {
@@ -75,14 +84,10 @@ impl Double {
             seen: watch::Sender::new(Vec::new()),
             running: Arc::default(),
         });
-        let (tls, ca) = if is_tls {
-            papers().map_or((None, None), |(tls, ca)| (Some(tls), Some(ca)))
-        } else {
-            (None, None)
-        };
+        let scheme = if papers.is_some() { "https" } else { "http" };
+        let (tls, ca) = papers.unzip();
         let mut accepting = JoinSet::new();
         accepting.spawn(accept(listener, tls, Arc::clone(&shared)));
-        let scheme = if is_tls { "https" } else { "http" };
         Self { url: url_of(scheme, address), ca, shared, _accepting: accepting }
     }
 
@@ -169,7 +174,7 @@ impl Shared {
             Some(refusal) => refusal,
             None if path.ends_with("/exec") => {
                 let world = self.world.lock().unwrap().clone();
-                exec::answer(&world, &self.running, request, &path, &query)
+                exec::answer(&world, &self.running, request)
             }
             None => self.object(&path, &query),
         };
