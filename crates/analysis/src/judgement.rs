@@ -6,6 +6,7 @@ use std::sync::Arc;
 use gpuvitals_core::history::GpuState;
 
 use crate::condition::Severity;
+use crate::coverage::Coverage;
 use crate::findings::FleetFinding;
 
 /// How a GPU does, what needs somebody first.
@@ -98,9 +99,9 @@ struct Opinion {
 }
 
 impl GpuJudge {
-    /// By all open findings, in the order in which they are shown. `is_sure`: nothing is missing in what they were judged by.
-    pub fn of<'a>(findings: impl Iterator<Item = &'a FleetFinding>, is_sure: bool) -> Self {
-        let mut judge = Self { is_sure, ..Self::default() };
+    /// By all open findings, in the order in which they are shown, which were judged by so much of the fleet.
+    pub fn of<'a>(findings: impl Iterator<Item = &'a FleetFinding>, coverage: Coverage) -> Self {
+        let mut judge = Self { is_sure: coverage == Coverage::Whole, ..Self::default() };
         for finding in findings {
             let sentence: Arc<str> = Arc::from(finding.sentence.as_str());
             match finding.kind.id {
@@ -191,13 +192,13 @@ mod tests {
             latest: Vec::new(),
             extras: Vec::new(),
         };
-        let judge = GpuJudge::of(findings.iter(), true);
+        let judge = GpuJudge::of(findings.iter(), Coverage::Whole);
         for (gpu, node, word, wanted) in table {
             assert_eq!(judge.judge(&state(gpu, node), word), wanted, "{gpu} {word:?}");
         }
-        let unsure = GpuJudge::of(findings.iter(), false);
+        let unsure = GpuJudge::of(findings.iter(), Coverage::Partial);
         assert_eq!(unsure.judge(&state("other", "n1"), Unhealthy), (Unhealthy, None));
-        let all = GpuJudge::of([about("fleet_silent", &[], None)].iter(), true);
+        let all = GpuJudge::of([about("fleet_silent", &[], None)].iter(), Coverage::Whole);
         assert_eq!(all.judge(&state("other", "n1"), Stale), (Lost, Some("fleet_silent")));
         assert!(GpuJudgement::ALL.is_sorted());
     }

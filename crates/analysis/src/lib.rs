@@ -3,6 +3,7 @@
 mod cells;
 pub mod condition;
 pub mod course;
+pub mod coverage;
 pub mod details;
 pub mod events;
 pub mod explain;

@@ -13,6 +13,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
+use gpuvitals_analysis::coverage::Coverage;
 use gpuvitals_analysis::findings::{
     self, Candidate, ClockWatch, FleetFinding, LifeChange, LookBack, LostGpu, Recent, RowAhead, Shown,
     Situation, Subject, Tracker,
@@ -196,10 +197,10 @@ impl FleetWatch {
         let ahead = ahead(history, fresh.now_ns).await?;
         let counted = count_ahead(history, &ahead, fresh.now_ns).await;
         let taken = look.clone();
-        let is_whole = missing.is_empty();
+        let coverage = Coverage::of(&missing);
         let take = move |work: &mut Work| {
             let clocks = work.clocks.look(&ahead, counted.as_ref(), &taken.fleet.gpus, fresh.now_ns);
-            work.take(&taken, clocks, is_whole);
+            work.take(&taken, clocks, coverage);
         };
         self.blocking(take).await?;
         self.recall_silences(history, fresh.now_ns).await?;
@@ -244,7 +245,7 @@ impl FleetWatch {
         for question in questions {
             let found = match history.buckets(question.query.clone()).await {
                 Ok(Part { answer, missing }) => {
-                    self.blocking(move |_| question.shown(&answer, missing.is_empty())).await?
+                    self.blocking(move |_| question.shown(&answer, Coverage::of(&missing))).await?
                 }
                 Err(error) => {
                     tracing::debug!(reason = causes(&error), "when findings began cannot be read");
@@ -308,15 +309,15 @@ impl FleetWatch {
 
 impl Work {
     /// Judges the fleet.
-    fn take(&mut self, look: &FleetLook, clocks: Vec<Candidate>, is_whole: bool) {
+    fn take(&mut self, look: &FleetLook, clocks: Vec<Candidate>, coverage: Coverage) {
         let mut candidates = findings::judge(&look.situation(&self.recent));
         candidates.extend(clocks);
-        self.tracker.update(look.fresh.now_ns, candidates, is_whole);
+        self.tracker.update(look.fresh.now_ns, candidates, coverage);
     }
 
     /// Which events may tell of the life of findings that are new here: they may go on from before, and be any age.
     fn life(&self, now_ns: i64) -> Option<RowsQuery> {
-        let new = self.tracker.open_ones(true);
+        let new = self.tracker.untold();
         let gpus: BTreeSet<Arc<str>> =
             new.filter_map(|finding| finding.reach.gpus.first().cloned()).collect();
         (!gpus.is_empty()).then(|| RowsQuery {
@@ -332,7 +333,7 @@ impl Work {
         let open = self.tracker.open();
         let (jobs, hints) = (findings::holder_loads(&situation), hints::node_hints(&situation, &open));
         // Where something is missing, a GPU that no finding names may have one.
-        let judge = GpuJudge::of(open.iter(), missing.is_empty());
+        let judge = GpuJudge::of(open.iter(), Coverage::of(&missing));
         let silences = self.tracker.silences().into_iter().cloned().collect();
         let (at_ns, findings) = (look.fresh.now_ns, named(&look.fleet, open));
         Judgement { at_ns, findings, silences, judge, jobs, hints, missing }

@@ -14,7 +14,7 @@ use gpuvitals_core::history::{
 use gpuvitals_core::time::MINUTE_NS;
 use gpuvitals_core::{Batch, IdentityColumn, MetricId, Table};
 
-use super::recent::{self, Minute};
+use super::recent::{self, HolderScope, Minute};
 use super::since::{Began, LOOK_BACK_NS};
 use super::threshold::{
     BRAKE_SHARE, FAN_AT_LIMIT_PCT, FAN_NEEDED_FROM_C, HEAT_SHARE, HELD_CLOCK, STARVED_PCT, STRAGGLER_CLOCK,
@@ -23,6 +23,7 @@ use super::threshold::{
 use super::{FindingKind, FleetFinding, Recent, Subject};
 use crate::cells::GpuCells;
 use crate::condition;
+use crate::coverage::Coverage;
 
 /// Most rows of a minute that are read for the first that shows a finding.
 const ROWS_MAX: usize = 1_000;
@@ -68,15 +69,15 @@ pub struct Shown {
 enum Trace {
     /// A condition holds.
     Condition,
-    /// The values of a minute beside what the finding is compared with; none: they say nothing. `of_job`: only those of the present
-    /// holder count.
-    Minutes { shows: fn(&Minute, f64) -> Option<bool>, of_job: bool },
+    /// The values of a minute beside what the finding is compared with; none: they say nothing. Those under these
+    /// holders count.
+    Minutes { shows: fn(&Minute, f64) -> Option<bool>, holders: HolderScope },
     /// Several drivers on GPUs of the model.
     Drivers,
 }
 
 fn minutes(shows: fn(&Minute, f64) -> Option<bool>) -> Trace {
-    Trace::Minutes { shows, of_job: false }
+    Trace::Minutes { shows, holders: HolderScope::All }
 }
 
 /// The columns by which a finding is looked for, and how; none: the finding says itself when it began.
@@ -98,14 +99,14 @@ fn trace(finding: &FleetFinding) -> Option<(Vec<MetricId>, Trace)> {
             of_load(&recent::CLOCKS),
             Trace::Minutes {
                 shows: |minute, median| Some(minute.loaded()?.clock? < STRAGGLER_CLOCK.1 * median),
-                of_job: true,
+                holders: HolderScope::Present,
             },
         ),
         "starved" => (
             vec![recent::UTILIZATION],
             Trace::Minutes {
                 shows: |minute, median| Some(minute.utilization? <= median - STARVED_PCT.1),
-                of_job: true,
+                holders: HolderScope::Present,
             },
         ),
         "pcie_degraded" if finding.evidence.iter().any(|one| one.quantity == "pcie_gen") => (
@@ -192,8 +193,8 @@ impl LookBack {
         Some(Self { query, kind: first.kind, trace, asked: findings.iter().filter_map(asked).collect() })
     }
 
-    /// The first minute that shows each of the findings, from the answer. `is_whole`: nothing is missing in it.
-    pub fn shown(&self, buckets: &Buckets, is_whole: bool) -> Vec<Shown> {
+    /// The first minute that shows each of the findings, from the answer.
+    pub fn shown(&self, buckets: &Buckets, coverage: Coverage) -> Vec<Shown> {
         let steps = buckets.steps();
         let cells = GpuCells::by_gpu(buckets);
         let recent = match self.trace {
@@ -213,8 +214,8 @@ impl LookBack {
                         marks = (0..steps.count).map(mark).collect();
                     }
                 }
-                (Trace::Minutes { shows, of_job }, Some(gpu)) => {
-                    for minute in recent.minutes(&gpu.key, of_job) {
+                (Trace::Minutes { shows, holders }, Some(gpu)) => {
+                    for minute in recent.minutes(&gpu.key, holders) {
                         if let Some(mark) = marks.get_mut(steps.at(minute.start_ns)) {
                             *mark = shows(minute, asked.level);
                         }
@@ -228,7 +229,7 @@ impl LookBack {
             let began = first_shown(&marks, self.patience()).map(|(step, is_first)| {
                 let at_ns = steps.time(step);
                 let is_older = asked.gpu.as_ref().is_none_or(|gpu| gpu.first_seen_ns < self.query.start_ns);
-                Began { at_ns, is_bound: (is_first && is_older) || !is_whole }
+                Began { at_ns, is_bound: (is_first && is_older) || coverage == Coverage::Partial }
             });
             Shown {
                 kind: self.kind,

@@ -122,6 +122,7 @@ mod tests {
     use gpuvitals_core::time::SECOND_NS;
 
     use super::*;
+    use crate::coverage::Coverage;
     use crate::findings::{Began, Candidate, Reach, Subject, Tracker, finding};
     use crate::health_event::HealthEvent;
 
@@ -153,7 +154,7 @@ mod tests {
         /// Judges at a second, with the rows so far and its own added to them.
         fn judge(&mut self, second: i64, is_bad: bool, events: &mut Vec<HealthEvent>) {
             let candidates = if is_bad { vec![candidate("xid")] } else { Vec::new() };
-            self.tracker.update(second * SECOND_NS, candidates, true);
+            self.tracker.update(second * SECOND_NS, candidates, Coverage::Whole);
             self.tracker.recall_silences(events);
             self.tracker.recall(events);
             self.tell(events);
@@ -223,7 +224,7 @@ mod tests {
     #[test]
     fn an_acknowledgement_does_not_tell_openings_that_the_history_was_not_asked_about() {
         let mut tracker = Tracker::default();
-        tracker.update(100 * SECOND_NS, vec![candidate("xid")], true);
+        tracker.update(100 * SECOND_NS, vec![candidate("xid")], Coverage::Whole);
         tracker.silence(silence(Silenced::Finding("xid:GPU-a".into()), 101, None, "Kim"));
         let is_said = |changes: Vec<LifeChange>| changes.iter().map(LifeChange::is_said).collect::<Vec<_>>();
         assert_eq!(is_said(tracker.changes_but_openings()), [true]);
@@ -234,12 +235,12 @@ mod tests {
     fn of_the_past_a_young_finding_is_open_only_if_it_opened_later() {
         let mut events = Vec::new();
         let mut gateway = Gateway::default();
-        gateway.tracker.update(100 * SECOND_NS, vec![candidate("straggler")], true);
-        gateway.tracker.update(300 * SECOND_NS, vec![candidate("straggler")], true);
+        gateway.tracker.update(100 * SECOND_NS, vec![candidate("straggler")], Coverage::Whole);
+        gateway.tracker.update(300 * SECOND_NS, vec![candidate("straggler")], Coverage::Whole);
         gateway.tell(&mut events);
         let open = |at_s: i64, events: &[HealthEvent]| {
             let mut tracker = Tracker::of_past();
-            tracker.update(at_s * SECOND_NS, vec![candidate("straggler")], true);
+            tracker.update(at_s * SECOND_NS, vec![candidate("straggler")], Coverage::Whole);
             tracker.recall(events);
             for new in tracker.unlooked(usize::MAX) {
                 tracker.looked_back(new.kind, &new.subject, Some(Began::exactly(100 * SECOND_NS)));
@@ -257,7 +258,11 @@ mod tests {
         let found = |began_s: i64, recorded_from_s: Option<i64>| {
             let mut tracker = Tracker::of_past();
             let began = Some(Began::exactly(began_s * SECOND_NS));
-            tracker.update(103 * SECOND_NS, vec![Candidate { began, ..candidate("gpu_missing") }], true);
+            tracker.update(
+                103 * SECOND_NS,
+                vec![Candidate { began, ..candidate("gpu_missing") }],
+                Coverage::Whole,
+            );
             tracker.settle(103 * SECOND_NS, recorded_from_s.map(|second| second * SECOND_NS + 1));
             let found = tracker.open();
             found.first().map(|finding| (finding.since_ns / SECOND_NS, finding.since_is_bound))
@@ -270,14 +275,14 @@ mod tests {
     #[test]
     fn what_somebody_looks_after_stands_behind_what_nobody_does() {
         let mut tracker = Tracker::default();
-        tracker.update(0, vec![candidate("xid"), candidate("row_remap_pending")], true);
+        tracker.update(0, vec![candidate("xid"), candidate("row_remap_pending")], Coverage::Whole);
         let order =
             |tracker: &Tracker| tracker.open().iter().map(|finding| finding.kind.id).collect::<Vec<_>>();
         assert_eq!(order(&tracker), ["xid", "row_remap_pending"]);
         tracker.silence(silence(Silenced::Finding("xid:GPU-a".into()), 1, None, ""));
         assert_eq!(order(&tracker), ["row_remap_pending", "xid"]);
         // It stays so at the next judgement.
-        tracker.update(SECOND_NS, vec![candidate("xid"), candidate("row_remap_pending")], true);
+        tracker.update(SECOND_NS, vec![candidate("xid"), candidate("row_remap_pending")], Coverage::Whole);
         assert_eq!(order(&tracker), ["row_remap_pending", "xid"]);
     }
 
@@ -298,7 +303,7 @@ mod tests {
                 let mut restarted = Gateway::default();
                 restarted.judge(second_of, true, &mut events);
                 let mut past = Tracker::of_past();
-                past.update(second_of * SECOND_NS, vec![candidate("xid")], true);
+                past.update(second_of * SECOND_NS, vec![candidate("xid")], Coverage::Whole);
                 past.recall_silences(&events);
                 past.recall(&events);
                 let past = Gateway { tracker: past, rows: 0 };
@@ -310,7 +315,7 @@ mod tests {
             }
             // As of an instant before it nobody had silenced anything.
             let mut past = Tracker::of_past();
-            past.update(105 * SECOND_NS, vec![candidate("xid")], true);
+            past.update(105 * SECOND_NS, vec![candidate("xid")], Coverage::Whole);
             let then: Vec<HealthEvent> =
                 events.iter().filter(|event| event.at_ns <= 105 * SECOND_NS).cloned().collect();
             past.recall_silences(&then);

@@ -63,6 +63,14 @@ type NamedBy = fn(i64) -> LimitBits;
 /// Bits that name limits, and what they name.
 const STATES: [(MetricId, NamedBy); 2] = [(REASONS, LimitBits::of_reasons), (STATUS, LimitBits::of_status)];
 
+/// Under whom minutes of a GPU count.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum HolderScope {
+    /// Under the present holder, in a range under the last one.
+    Present,
+    All,
+}
+
 /// The last minutes of GPUs, by key.
 #[derive(Debug, Default)]
 pub struct Recent {
@@ -294,14 +302,14 @@ impl Recent {
             let Some(was) = was else { continue };
             let same = was.idle_since.filter(|_| was.holder == gpu.holder);
             gpu.idle_since = same.or(Some(Began::exactly(since.at_ns)));
-            gpu.window = gpu.window(false);
+            gpu.window = gpu.window(HolderScope::Present);
         }
     }
 
-    /// The minutes of a GPU in a range, or those of its last holder in it.
-    pub(super) fn minutes(&self, gpu: &str, of_holder: bool) -> impl Iterator<Item = &Minute> {
+    /// The minutes of a GPU in a range.
+    pub(super) fn minutes(&self, gpu: &str, holders: HolderScope) -> impl Iterator<Item = &Minute> {
         self.gpus.get(gpu).into_iter().flat_map(move |gpu| {
-            let is_any = !of_holder || !gpu.changed_hands;
+            let is_any = holders == HolderScope::All || !gpu.changed_hands;
             let is_wanted = move |minute: &&Minute| is_any || minute.start_ns >= gpu.held_from_ns;
             gpu.minutes.iter().filter(is_wanted)
         })
@@ -310,6 +318,7 @@ impl Recent {
     /// Takes the answer to [`Recent::next_query`].
     pub fn take(&mut self, buckets: &Buckets) {
         let steps = buckets.steps();
+        let holders = if self.of_range { HolderScope::All } else { HolderScope::Present };
         for (key, cells) in GpuCells::by_gpu(buckets) {
             if !self.gpus.contains_key(key) {
                 self.gpus.insert(Arc::clone(key), RecentGpu::default());
@@ -318,7 +327,7 @@ impl Recent {
             for (step, start_ns) in steps.times().enumerate() {
                 gpu.take(&cells, step, start_ns);
             }
-            gpu.window = gpu.window(self.of_range);
+            gpu.window = gpu.window(holders);
         }
         let end_ns = steps.time(steps.count);
         self.end_ns = Some(end_ns);
@@ -327,7 +336,7 @@ impl Recent {
             for gpu in self.gpus.values_mut() {
                 // The minute before the range is there for the counters.
                 gpu.minutes.retain(|minute| minute.start_ns > origin_ns);
-                gpu.window = gpu.window(true);
+                gpu.window = gpu.window(HolderScope::All);
             }
             return;
         }
@@ -339,7 +348,7 @@ impl Recent {
                 gpu.minutes.pop_front();
             }
             if gpu.minutes.len() < before {
-                gpu.window = gpu.window(false);
+                gpu.window = gpu.window(HolderScope::Present);
             }
         }
     }
@@ -434,6 +443,16 @@ fn share_of_samples(cell: Cell, holds: impl Fn(i64) -> bool) -> f64 {
     of_least * (1.0 - most) + of_most * most
 }
 
+/// A counter's last reading in a step, and when that was.
+fn reading(cells: &GpuCells<'_>, step: usize, metric: MetricId) -> Option<(i64, f64)> {
+    cells.whole(metric, step).map(|cell| (cell.last_ns, cell.last))
+}
+
+fn risen((before_ns, before): (i64, f64), (now_ns, now): (i64, f64)) -> Option<(f64, i64)> {
+    let (span_ns, rise) = (now_ns - before_ns, now - before);
+    (span_ns > 0 && rise >= 0.0).then_some((rise, span_ns))
+}
+
 impl RecentGpu {
     fn take(&mut self, cells: &GpuCells<'_>, step: usize, start_ns: i64) {
         let Some(holder) = cells.holder(step) else { return };
@@ -483,7 +502,7 @@ impl RecentGpu {
             };
             self.level = WorkLevel::with(self.level, &work);
         }
-        self.rise(cells, step, STEPS, true);
+        self.rise(cells, step, STEPS);
         self.minutes.push_back(minute);
         if of_two_nodes {
             self.nodes = nodes;
@@ -505,36 +524,31 @@ impl RecentGpu {
             return states.reduce(f64::max);
         }
         let of_time = |(rise, span_ns): (f64, i64)| rise / 1e9 / seconds(span_ns);
-        let times = times.iter().filter_map(|metric| self.rise(cells, step, *metric, true).map(of_time));
+        let times = times.iter().filter_map(|metric| self.rise(cells, step, *metric).map(of_time));
         let longest = times.collect::<Vec<_>>().into_iter().reduce(f64::max);
-        let all = self.rise(cells, step, STEPS, false).map(|(rise, _)| rise).filter(|all| *all > 0.0);
+        let all = self.rise_so_far(cells, step, STEPS).map(|(rise, _)| rise).filter(|all| *all > 0.0);
         let counted: Vec<f64> =
-            steps.iter().filter_map(|metric| Some(self.rise(cells, step, *metric, true)?.0 / all?)).collect();
+            steps.iter().filter_map(|metric| Some(self.rise(cells, step, *metric)?.0 / all?)).collect();
         counted.into_iter().chain(longest).reduce(f64::max).map(|share| share.clamp(0.0, 1.0))
     }
 
     /// By how much a counter rose since the minute before, and in how many nanoseconds; none after it fell, and at its first
-    /// reading.
-    fn rise(
-        &mut self,
-        cells: &GpuCells<'_>,
-        step: usize,
-        metric: MetricId,
-        keep: bool,
-    ) -> Option<(f64, i64)> {
-        let cell = cells.whole(metric, step)?;
-        let now = (cell.last_ns, cell.last);
-        let before =
-            if keep { self.counters.insert(metric, now) } else { self.counters.get(&metric).copied() };
-        let (before_ns, before) = before?;
-        let (span_ns, rise) = (now.0 - before_ns, now.1 - before);
-        (span_ns > 0 && rise >= 0.0).then_some((rise, span_ns))
+    /// reading. The next rise counts from this reading.
+    fn rise(&mut self, cells: &GpuCells<'_>, step: usize, metric: MetricId) -> Option<(f64, i64)> {
+        let now = reading(cells, step, metric)?;
+        risen(self.counters.insert(metric, now)?, now)
     }
 
-    /// Its figures: those under its present holder, or with `all_holders` those of all its minutes.
-    fn window(&self, all_holders: bool) -> GpuWindow {
+    /// The same, and the next rise counts from the reading before.
+    fn rise_so_far(&self, cells: &GpuCells<'_>, step: usize, metric: MetricId) -> Option<(f64, i64)> {
+        risen(*self.counters.get(&metric)?, reading(cells, step, metric)?)
+    }
+
+    /// Its figures under these holders.
+    fn window(&self, holders: HolderScope) -> GpuWindow {
         let all = || self.minutes.iter();
-        let held = || all().filter(|minute| all_holders || minute.start_ns >= self.held_from_ns);
+        let is_any = holders == HolderScope::All;
+        let held = || all().filter(|minute| is_any || minute.start_ns >= self.held_from_ns);
         let loaded = || held().filter_map(Minute::loaded);
         let mean = |values: Vec<f64>| {
             #[expect(clippy::cast_precision_loss, reason = "some minutes")]

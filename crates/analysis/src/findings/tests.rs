@@ -9,6 +9,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::condition::Severity;
+use crate::coverage::Coverage;
 use crate::freshness::Freshness;
 use crate::health_event::HealthEvent;
 
@@ -120,7 +121,7 @@ fn shown(vendor: &str, values: &[(&str, i64)]) -> Vec<FleetFinding> {
     let mut tracker = Tracker::default();
     for minutes in 0..5 {
         let situation = Situation { fresh: FRESH, gpus: &gpus, recent: &recent, lost: &lost };
-        tracker.update(NOW_NS + minutes * MINUTE_NS, judge(&situation), true);
+        tracker.update(NOW_NS + minutes * MINUTE_NS, judge(&situation), Coverage::Whole);
     }
     tracker.open()
 }
@@ -292,7 +293,7 @@ fn a_node_with_a_gap_lacks_a_gpu_and_a_smaller_node_does_not() {
     let (lost, recent, mut tracker) = (HashMap::new(), Recent::default(), Tracker::default());
     for (seconds, open) in [(0, 0), (240, 0), (300, 1)] {
         let situation = Situation { fresh: FRESH, gpus: &gpus, recent: &recent, lost: &lost };
-        tracker.update(NOW_NS + seconds * SECOND_NS, judge(&situation), true);
+        tracker.update(NOW_NS + seconds * SECOND_NS, judge(&situation), Coverage::Whole);
         assert_eq!(tracker.open().len(), open, "after {seconds} s");
     }
 }
@@ -445,10 +446,16 @@ fn a_job_that_does_nothing_for_half_an_hour_is_one_finding() {
     assert!(free.is_empty(), "nobody holds it");
 }
 
-fn candidate(kind: &'static str, opens: bool) -> Candidate {
+/// Strong enough to open a finding.
+fn strong(kind: &'static str) -> Candidate {
+    Candidate { opens: true, ..weak(kind) }
+}
+
+/// Only enough to keep one open.
+fn weak(kind: &'static str) -> Candidate {
     let subject = Subject::Gpu(Arc::from("a"));
     Candidate {
-        opens,
+        opens: false,
         began: None,
         finding: finding(kind, subject, String::new(), Vec::new(), Reach::default()),
     }
@@ -457,25 +464,25 @@ fn candidate(kind: &'static str, opens: bool) -> Candidate {
 #[test]
 fn a_finding_opens_late_closes_later_and_keeps_its_beginning() {
     let mut tracker = Tracker::default();
-    let mut at = |second: i64, candidates: Vec<Candidate>, is_whole| {
-        tracker.update(second * SECOND_NS, candidates, is_whole);
+    let mut at = |second: i64, candidates: Vec<Candidate>, coverage| {
+        tracker.update(second * SECOND_NS, candidates, coverage);
         tracker.open().first().map(|finding| finding.since_ns / SECOND_NS)
     };
-    let strong = || vec![candidate("straggler", true)];
-    let weak = || vec![candidate("straggler", false)];
-    assert_eq!(at(0, weak(), true), None);
-    assert_eq!(at(15, strong(), true), None);
-    assert_eq!(at(120, strong(), true), None, "105 s are too short");
-    assert_eq!(at(135, strong(), true), Some(15));
-    assert_eq!(at(150, weak(), true), Some(15));
-    assert_eq!(at(400, vec![], true), Some(15));
-    assert_eq!(at(420, vec![], false), Some(15));
-    assert_eq!(at(700, vec![], false), Some(15), "what is missing closes nothing");
-    assert_eq!(at(999, vec![], true), Some(15));
-    assert_eq!(at(1_001, vec![], true), None);
-    assert_eq!(at(1_016, strong(), true), None, "it begins anew");
-    assert_eq!(at(1_031, vec![], false), None);
-    assert_eq!(at(1_200, strong(), true), None, "in between it was not seen, missing or not");
+    let strong = || vec![strong("straggler")];
+    let weak = || vec![weak("straggler")];
+    assert_eq!(at(0, weak(), Coverage::Whole), None);
+    assert_eq!(at(15, strong(), Coverage::Whole), None);
+    assert_eq!(at(120, strong(), Coverage::Whole), None, "105 s are too short");
+    assert_eq!(at(135, strong(), Coverage::Whole), Some(15));
+    assert_eq!(at(150, weak(), Coverage::Whole), Some(15));
+    assert_eq!(at(400, vec![], Coverage::Whole), Some(15));
+    assert_eq!(at(420, vec![], Coverage::Partial), Some(15));
+    assert_eq!(at(700, vec![], Coverage::Partial), Some(15), "what is missing closes nothing");
+    assert_eq!(at(999, vec![], Coverage::Whole), Some(15));
+    assert_eq!(at(1_001, vec![], Coverage::Whole), None);
+    assert_eq!(at(1_016, strong(), Coverage::Whole), None, "it begins anew");
+    assert_eq!(at(1_031, vec![], Coverage::Partial), None);
+    assert_eq!(at(1_200, strong(), Coverage::Whole), None, "in between it was not seen, missing or not");
 }
 
 #[test]
@@ -491,8 +498,8 @@ fn what_needs_no_peers_is_found_without_a_model_too() {
 fn what_says_less_about_the_same_gpu_is_not_shown() {
     let mut tracker = Tracker::default();
     for second in [0, 60, 120, 180] {
-        let both = vec![candidate("straggler", true), candidate("thermal_throttling", true)];
-        tracker.update(second * SECOND_NS, both, true);
+        let both = vec![strong("straggler"), strong("thermal_throttling")];
+        tracker.update(second * SECOND_NS, both, Coverage::Whole);
     }
     let open = tracker.open();
     assert_eq!(open.iter().map(|finding| finding.kind.id).collect::<Vec<_>>(), ["thermal_throttling"]);
@@ -509,9 +516,10 @@ proptest! {
             now_ns += seconds * SECOND_NS;
             let candidates = match strength {
                 0 => vec![],
-                strength => vec![candidate("straggler", strength == 2)],
+                1 => vec![weak("straggler")],
+                _ => vec![strong("straggler")],
             };
-            tracker.update(now_ns, candidates, true);
+            tracker.update(now_ns, candidates, Coverage::Whole);
             let open = tracker.open();
             let is_open = !open.is_empty();
             if is_open != was_open {
@@ -561,14 +569,14 @@ fn a_host_whose_rows_are_ahead_has_a_wrong_clock() {
         let newest = row("s", Some("n7"), (second / 60 * 60 + 30) * SECOND_NS);
         let ahead = if second % 60 < 25 { vec![newest] } else { Vec::new() };
         let now_ns = NOW_NS + second * SECOND_NS;
-        tracker.update(now_ns, slow.look(&ahead, None, &gpus, now_ns), true);
+        tracker.update(now_ns, slow.look(&ahead, None, &gpus, now_ns), Coverage::Whole);
     }
     assert_eq!(tracker.open().iter().map(FleetFinding::id).collect::<Vec<_>>(), ["clock_wrong:n7"]);
     // It opens after a minute.
     let mut tracker = Tracker::default();
-    tracker.update(NOW_NS, found.clone(), true);
+    tracker.update(NOW_NS, found.clone(), Coverage::Whole);
     assert_eq!(tracker.open().len(), 0);
-    tracker.update(NOW_NS + MINUTE_NS, found, true);
+    tracker.update(NOW_NS + MINUTE_NS, found, Coverage::Whole);
     assert_eq!(tracker.open().len(), 3);
     assert!(
         clocks.look(&ahead(15), None, &gpus, NOW_NS + 3 * MINUTE_NS).is_empty(),

@@ -8,6 +8,7 @@ use gpuvitals_core::time::SECOND_NS;
 use super::life::{self, LifeChange};
 use super::silenced::{Silence, Silences};
 use super::{Began, Candidate, Evidence, FindingKind, FleetFinding, Silenced, Subject};
+use crate::coverage::Coverage;
 use crate::health_event::HealthEvent;
 
 /// Findings through time. A finding opens when candidates for it have come for [`FindingKind::opens_after_ns`], and
@@ -70,9 +71,9 @@ impl Tracker {
         });
     }
 
-    /// Takes the candidates of an instant. `is_whole`: nothing of the fleet is missing; otherwise no finding closes, since what
-    /// shows it may be in the missing part. Instants come in order.
-    pub fn update(&mut self, now_ns: i64, candidates: Vec<Candidate>, is_whole: bool) {
+    /// Takes the candidates of an instant. Of a part of the fleet they close no finding, since what shows it may be in the missing
+    /// part. Instants come in order.
+    pub fn update(&mut self, now_ns: i64, candidates: Vec<Candidate>, coverage: Coverage) {
         for candidate in candidates {
             self.take(now_ns, candidate);
         }
@@ -81,7 +82,7 @@ impl Tracker {
         self.tracked.retain(|_, tracked| {
             let FindingKind { closes_after_ns, .. } = *tracked.finding.kind;
             let is_away = tracked.last_ns < now_ns;
-            if is_away && tracked.is_open && !is_whole {
+            if is_away && tracked.is_open && coverage == Coverage::Partial {
                 tracked.last_ns = now_ns;
             }
             // One that is not open yet begins anew.
@@ -144,11 +145,12 @@ impl Tracker {
         }
     }
 
-    /// The open findings whose opening is not told yet, or all of them.
-    pub fn open_ones(&self, untold: bool) -> impl Iterator<Item = &FleetFinding> {
-        let open =
-            self.tracked.values().filter(move |tracked| tracked.is_open && !(untold && tracked.is_told));
-        open.map(|tracked| &tracked.finding)
+    /// The open findings whose opening is not told yet.
+    pub fn untold(&self) -> impl Iterator<Item = &FleetFinding> {
+        self.tracked
+            .values()
+            .filter(|tracked| tracked.is_open && !tracked.is_told)
+            .map(|tracked| &tracked.finding)
     }
 
     /// Takes what people silenced and released, from rows that may come in any order, and again.
@@ -175,7 +177,8 @@ impl Tracker {
 
     /// An open finding, by id.
     pub fn open_one(&self, id: &str) -> Option<&FleetFinding> {
-        self.open_ones(false).find(|finding| finding.id() == id)
+        let open = self.tracked.values().filter(|tracked| tracked.is_open);
+        open.map(|tracked| &tracked.finding).find(|finding| finding.id() == id)
     }
 
     /// Takes a silence that somebody asks for.

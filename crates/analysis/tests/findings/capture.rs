@@ -5,6 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use gpuvitals_analysis::course::{WATCHED, hour_query, unusual};
+use gpuvitals_analysis::coverage::Coverage;
 use gpuvitals_analysis::findings::{Recent, Situation, Tracker, judge};
 use gpuvitals_analysis::freshness::Freshness;
 use gpuvitals_core::batch::{RowKeys, Value};
@@ -50,7 +51,7 @@ fn the_real_capture_has_one_finding() {
     let from_ns = fleet.gpus.iter().map(|gpu| gpu.first_seen_ns).min().unwrap();
     let open = |recorded_from_ns: Option<i64>| {
         let mut tracker = Tracker::of_past();
-        tracker.update(now_ns, found.clone(), true);
+        tracker.update(now_ns, found.clone(), Coverage::Whole);
         tracker.settle(now_ns, recorded_from_ns);
         let open = tracker.open().into_iter();
         open.map(|finding| (finding.id(), finding.since_ns, finding.since_is_bound)).collect::<Vec<_>>()

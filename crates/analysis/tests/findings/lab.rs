@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::Arc;
 
+use gpuvitals_analysis::coverage::Coverage;
 use gpuvitals_analysis::findings::{Recent, Situation, Tracker, judge};
 use gpuvitals_analysis::freshness::Freshness;
 use gpuvitals_core::batch::{RowKeys, Value};
@@ -187,7 +188,7 @@ impl Lab {
             recent: &self.recent,
             lost: &lost,
         };
-        self.tracker.update(wall_ns, judge(&situation), true);
+        self.tracker.update(wall_ns, judge(&situation), Coverage::Whole);
         let mut open = HashMap::new();
         for finding in self.tracker.open() {
             let id = finding.id();
