@@ -10,7 +10,7 @@ use crate::expr::{LOOKBACK_NS, Node, Over, Ranged};
 use crate::function::{Elementwise, OverRange, Span};
 use crate::grid::{Grid, Lookup, seconds};
 use crate::labels::SeriesLabels;
-use crate::point::{Point, Points};
+use crate::point::{Point, PointField, Points};
 use crate::series::{PromSeries, Values, made, map, nameless, nan_last, series_of, unique};
 
 /// A series that a selector has found.
@@ -42,8 +42,8 @@ impl Evaluation<'_> {
             Node::Number(number) => Values::Scalar(vec![*number; grid.count]),
             Node::Text(text) => Values::Text(text.clone()),
             Node::Time => Values::Scalar(grid.times().map(seconds).collect()),
-            Node::Instant { fetch, lookup, wants_time } => {
-                Values::Vector(self.instant(*fetch, *lookup, *wants_time, grid)?)
+            Node::Instant { fetch, lookup, field } => {
+                Values::Vector(self.instant(*fetch, *lookup, *field, grid)?)
             }
             // Taken apart by who asks.
             Node::All(_) => Values::Vector(Vec::new()),
@@ -151,12 +151,15 @@ impl Evaluation<'_> {
         &self,
         fetch: usize,
         lookup: Lookup,
-        wants_time: bool,
+        field: PointField,
         grid: Grid,
     ) -> Result<Vec<PromSeries>, PromError> {
         let found = self.found(fetch);
         self.check(found.len(), grid)?;
-        let value = |point: Point| if wants_time { seconds(point.time_ns) } else { point.value };
+        let value = |point: Point| match field {
+            PointField::Value => point.value,
+            PointField::Time => seconds(point.time_ns),
+        };
         let series = found.iter().filter_map(|found| {
             let mut windows = found.points.windows();
             let mut newest = |time_ns: i64| {
@@ -167,7 +170,10 @@ impl Evaluation<'_> {
             series_of(found.labels.clone(), values)
         });
         let series = series.collect();
-        if wants_time { nameless(series) } else { Ok(series) }
+        match field {
+            PointField::Value => Ok(series),
+            PointField::Time => nameless(series),
+        }
     }
 
     fn over(&self, over: &Over, grid: Grid) -> Result<Vec<PromSeries>, PromError> {

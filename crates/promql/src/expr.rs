@@ -14,6 +14,7 @@ use crate::error::PromError;
 use crate::function::{Elementwise, OverRange};
 use crate::grid::{Grid, Lookup};
 use crate::needs::{Exported, Fetch, Needs};
+use crate::point::PointField;
 use crate::text::{self, DEPTH_MAX, too_deep};
 
 /// Most instants of a subquery.
@@ -37,11 +38,11 @@ pub(crate) enum Node {
     Text(String),
     /// The instant itself, in seconds.
     Time,
-    /// The newest value before each instant.
+    /// The newest point before each instant: its value, or its time.
     Instant {
         fetch: usize,
         lookup: Lookup,
-        wants_time: bool,
+        field: PointField,
     },
     /// A function of the values before each instant.
     Over(Box<Over>),
@@ -250,7 +251,7 @@ impl Planning<'_> {
             Expr::StringLiteral(text) => Node::Text(text.val.clone()),
             Expr::Paren(paren) => self.node(&paren.expr, grid, depth)?,
             Expr::Unary(unary) => Node::Negated(Box::new(self.node(&unary.expr, grid, depth)?)),
-            Expr::VectorSelector(selector) => self.instant(selector, grid, false)?,
+            Expr::VectorSelector(selector) => self.instant(selector, grid, PointField::Value)?,
             Expr::Aggregate(aggregate) => self.aggregate(aggregate, grid, depth)?,
             Expr::Binary(binary) => {
                 let op = binary_op(binary.op)?;
@@ -279,11 +280,11 @@ impl Planning<'_> {
         &mut self,
         selector: &VectorSelector,
         grid: Grid,
-        wants_time: bool,
+        field: PointField,
     ) -> Result<Node, PromError> {
         let lookup = self.lookup(selector.at.as_ref(), selector.offset.as_ref())?;
         let fetch = self.fetch(selector, lookup.grid(grid), LOOKBACK_NS, Needs::Newest);
-        Ok(Node::Instant { fetch, lookup, wants_time })
+        Ok(Node::Instant { fetch, lookup, field })
     }
 
     /// Where the values of a range come from, how long it is, and when it ends.
@@ -382,7 +383,7 @@ impl Planning<'_> {
                 Node::Absent(inner(self, 0)?, told)
             }
             "timestamp" => match arguments.first() {
-                Some(Expr::VectorSelector(selector)) => self.instant(selector, grid, true)?,
+                Some(Expr::VectorSelector(selector)) => self.instant(selector, grid, PointField::Time)?,
                 _ => Node::Call(Elementwise::Now, vec![*inner(self, 0)?]),
             },
             "label_replace" => {

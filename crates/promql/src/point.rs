@@ -12,6 +12,14 @@ pub(crate) struct Point {
     pub(crate) value: f64,
 }
 
+/// Which part of a point a selector gives.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum PointField {
+    Value,
+    /// For `timestamp`.
+    Time,
+}
+
 /// How the values of a short time moved.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Moved {
