@@ -139,12 +139,19 @@ pub(crate) fn run(flags: &Clocks, sampling: &Sampling) -> Result<ExitCode, Failu
                 plan.map_err(|error| failure(control.identity(), error))
             });
             let plans = plans.collect::<Result<Vec<_>, _>>()?;
-            print_plans(controls, &plans, false)?
+            terminal::print(&forward_of(controls, &plans))?;
+            0
         }
         Action::Reset { .. } => reset(controls, &machine)?,
         Action::Lock(flags) if flags.dry_run => {
             let plans = planned(controls, &flags.lock())?;
-            print_plans(controls, &plans, !flags.command.is_empty())?
+            let mut text = forward_of(controls, &plans);
+            if !flags.command.is_empty() {
+                text.push_str("# when the command has ended\n");
+                text.push_str(&steps_of(controls, &plans, |plan| &plan.back));
+            }
+            terminal::print(&text)?;
+            0
         }
         Action::Lock(flags) if flags.command.is_empty() => keep(controls, &flags.lock(), &machine)?,
         Action::Lock(flags) => hold(controls, flags, &machine)?,
@@ -320,23 +327,16 @@ fn key(control: &dyn ClockControl) -> Arc<str> {
     control.identity().key().unwrap_or_default()
 }
 
-fn print_plans(
-    controls: &[Box<dyn ClockControl>],
-    plans: &[Plan],
-    with_way_back: bool,
-) -> Result<u8, Failure> {
-    let lines = |steps: fn(&Plan) -> &[ClockStep]| -> String {
-        let of_gpu = |(control, plan): (&dyn ClockControl, &Plan)| -> String {
-            let line =
-                |step: &ClockStep| format!("{}\n", ClockStep { target: control.place(step), ..step.clone() });
-            steps(plan).iter().map(line).collect()
-        };
-        controls.iter().map(AsRef::as_ref).zip(plans).map(of_gpu).collect()
+fn forward_of(controls: &[Box<dyn ClockControl>], plans: &[Plan]) -> String {
+    steps_of(controls, plans, |plan| &plan.forward)
+}
+
+/// Steps of the plans of all GPUs, a line each.
+fn steps_of(controls: &[Box<dyn ClockControl>], plans: &[Plan], steps: fn(&Plan) -> &[ClockStep]) -> String {
+    let of_gpu = |(control, plan): (&dyn ClockControl, &Plan)| -> String {
+        let line =
+            |step: &ClockStep| format!("{}\n", ClockStep { target: control.place(step), ..step.clone() });
+        steps(plan).iter().map(line).collect()
     };
-    let mut text = lines(|plan| &plan.forward);
-    if with_way_back {
-        text.push_str("# when the command has ended\n");
-        text.push_str(&lines(|plan| &plan.back));
-    }
-    terminal::print(&text).map(|()| 0)
+    controls.iter().map(AsRef::as_ref).zip(plans).map(of_gpu).collect()
 }

@@ -192,7 +192,7 @@ fn act(events: &Receiver<io::Result<Event>>, model: &mut Model) -> io::Result<An
         Err(RecvTimeoutError::Disconnected) => return Err(io::ErrorKind::UnexpectedEof.into()),
     };
     Ok(match event {
-        Event::Key(key) => match keys::action(key, model.is_typing()) {
+        Event::Key(key) => match keys::action(key, model.key_mode()) {
             Some(Action::Quit) => Answer::Quit,
             Some(action) => {
                 model.apply(action);

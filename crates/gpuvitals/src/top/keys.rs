@@ -64,8 +64,17 @@ pub(super) const KEYS: &[Hint] = &[
     hint("?", "help", 1),
 ];
 
-/// The action of a key, while a filter is typed or not.
-pub(super) fn action(key: KeyEvent, is_typing: bool) -> Option<Action> {
+/// What letters mean.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum KeyMode {
+    /// The user's commands.
+    Commands,
+    /// Characters of a filter that is typed.
+    Filter,
+}
+
+/// The action of a key.
+pub(super) fn action(key: KeyEvent, mode: KeyMode) -> Option<Action> {
     if key.kind == KeyEventKind::Release {
         return None;
     }
@@ -73,7 +82,7 @@ pub(super) fn action(key: KeyEvent, is_typing: bool) -> Option<Action> {
     if control && key.code == KeyCode::Char('c') {
         return Some(Action::Quit);
     }
-    if is_typing {
+    if mode == KeyMode::Filter {
         return match key.code {
             KeyCode::Enter => Some(Action::Done),
             KeyCode::Esc => Some(Action::Escape),
@@ -107,11 +116,11 @@ mod tests {
     #[test]
     fn letters_are_orders_until_a_filter_is_typed() {
         let press = |code| KeyEvent::new(code, KeyModifiers::NONE);
-        assert_eq!(action(press(KeyCode::Char('q')), false), Some(Action::Quit));
-        assert_eq!(action(press(KeyCode::Char('q')), true), Some(Action::Type('q')));
-        assert_eq!(action(press(KeyCode::Esc), true), Some(Action::Escape));
+        assert_eq!(action(press(KeyCode::Char('q')), KeyMode::Commands), Some(Action::Quit));
+        assert_eq!(action(press(KeyCode::Char('q')), KeyMode::Filter), Some(Action::Type('q')));
+        assert_eq!(action(press(KeyCode::Esc), KeyMode::Filter), Some(Action::Escape));
         let interrupt = KeyEvent::new(KeyCode::Char('c'), KeyModifiers::CONTROL);
-        assert_eq!(action(interrupt, true), Some(Action::Quit));
-        assert_eq!(action(press(KeyCode::F(7)), false), None);
+        assert_eq!(action(interrupt, KeyMode::Filter), Some(Action::Quit));
+        assert_eq!(action(press(KeyCode::F(7)), KeyMode::Commands), None);
     }
 }

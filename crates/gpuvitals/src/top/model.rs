@@ -10,7 +10,7 @@ use gpuvitals_core::{Batch, Identity, MetricId, Table};
 use gpuvitals_sources::sampler::{Liveness, SamplerConfig, TargetState};
 
 use super::grid::Glyphs;
-use super::keys::Action;
+use super::keys::{Action, KeyMode};
 use super::listing::Listed;
 use crate::sampling::lasts_ns;
 
@@ -287,6 +287,10 @@ impl Model {
 
     pub(super) fn is_typing(&self) -> bool {
         self.typing
+    }
+
+    pub(super) fn key_mode(&self) -> KeyMode {
+        if self.typing { KeyMode::Filter } else { KeyMode::Commands }
     }
 
     pub(super) fn is_paused(&self) -> bool {

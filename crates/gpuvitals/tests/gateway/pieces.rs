@@ -86,8 +86,8 @@ fn a_piece_that_is_frozen_killed_or_cut_off_is_named_soon_and_found_again() {
     let a = collect(&one, "a");
     whole_again(&gateway, "the collector that was started again");
 
-    check_away(&gateway, &wire.port.to_string(), "a collector that is cut off", || wire.cut(true));
-    wire.cut(false);
+    check_away(&gateway, &wire.port.to_string(), "a collector that is cut off", || wire.cut());
+    wire.mend();
     whole_again(&gateway, "the collector that is reached again");
 
     // Rows stay whole while the queue is away.
