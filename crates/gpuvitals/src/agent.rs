@@ -98,7 +98,7 @@ pub(crate) fn run(config: Config, mut service: Service, reload: Reload<'_>) -> R
     };
     announcer.tell(&format!("metrics: {scheme}://{address}{}", config.agent.metrics_path));
 
-    let running = Running { agent, sender, config, access, address };
+    let running = RunningAgent { agent, sender, config, access, address };
     runtime.block_on(running.serve(socket, reload, signals))
 }
 
@@ -141,7 +141,7 @@ fn refused(error: AgentError) -> Failure {
 }
 
 /// Everything that runs.
-struct Running {
+struct RunningAgent {
     agent: Agent,
     sender: Option<RemoteWrite>,
     config: Config,
@@ -149,7 +149,7 @@ struct Running {
     address: SocketAddr,
 }
 
-impl Running {
+impl RunningAgent {
     async fn serve(
         mut self,
         socket: TcpListener,

@@ -93,9 +93,9 @@ impl Signals {
                 return Ok(status);
             }
             match self.next(None) {
-                Event::Signal(kind, is_of_terminal) => forward(child, kind, is_of_terminal),
-                Event::Look => look(),
-                Event::ChildEnded | Event::TimeOver => {}
+                ChildEvent::Signal(kind, is_of_terminal) => forward(child, kind, is_of_terminal),
+                ChildEvent::Look => look(),
+                ChildEvent::ChildEnded | ChildEvent::TimeOver => {}
             }
         }
     }
@@ -108,23 +108,23 @@ impl Signals {
         drop(entered);
         loop {
             match self.next(until) {
-                Event::Signal(..) | Event::TimeOver => return,
-                Event::Look if !look() => return,
-                Event::Look | Event::ChildEnded => {}
+                ChildEvent::Signal(..) | ChildEvent::TimeOver => return,
+                ChildEvent::Look if !look() => return,
+                ChildEvent::Look | ChildEvent::ChildEnded => {}
             }
         }
     }
 
-    fn next(&mut self, until: Option<Instant>) -> Event {
+    fn next(&mut self, until: Option<Instant>) -> ChildEvent {
         let Self { runtime, streams, ended, looks } = self;
         runtime.block_on(async {
             let signal = std::future::poll_fn(|cx| {
                 for (kind, is_of_terminal, stream) in &mut *streams {
                     if stream.poll_recv(cx).is_ready() {
-                        return Poll::Ready(Event::Signal(*kind, *is_of_terminal));
+                        return Poll::Ready(ChildEvent::Signal(*kind, *is_of_terminal));
                     }
                 }
-                ended.poll_recv(cx).map(|_| Event::ChildEnded)
+                ended.poll_recv(cx).map(|_| ChildEvent::ChildEnded)
             });
             let over = async {
                 match until {
@@ -134,8 +134,8 @@ impl Signals {
             };
             tokio::select! {
                 event = signal => event,
-                () = over => Event::TimeOver,
-                _ = looks.tick() => Event::Look,
+                () = over => ChildEvent::TimeOver,
+                _ = looks.tick() => ChildEvent::Look,
             }
         })
     }
@@ -150,7 +150,7 @@ pub(crate) fn is_ignored(kind: SignalKind) -> bool {
 }
 
 /// The end of a wait, or an interruption.
-enum Event {
+enum ChildEvent {
     /// And whether a terminal sends it to all of its foreground group.
     Signal(Signal, bool),
     ChildEnded,

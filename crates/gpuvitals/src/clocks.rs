@@ -27,11 +27,11 @@ use say::{failure, name, tell};
 #[derive(Debug, Args)]
 pub(crate) struct Clocks {
     #[command(subcommand)]
-    action: Action,
+    action: ClocksAction,
 }
 
 #[derive(Debug, Subcommand)]
-enum Action {
+enum ClocksAction {
     /// Show the present clocks, and whether they are locked
     Show {
         /// Print JSON
@@ -94,8 +94,8 @@ fn levels() -> PossibleValuesParser {
 impl Clocks {
     fn devices(&self) -> &Devices {
         match &self.action {
-            Action::Show { devices, .. } | Action::Reset { devices, .. } => devices,
-            Action::Lock(flags) => &flags.devices,
+            ClocksAction::Show { devices, .. } | ClocksAction::Reset { devices, .. } => devices,
+            ClocksAction::Lock(flags) => &flags.devices,
         }
     }
 }
@@ -132,8 +132,8 @@ pub(crate) fn run(flags: &Clocks, sampling: &Sampling) -> Result<ExitCode, Failu
     let mut controls = chosen(found.controls, &flags.devices().gpus)?;
     let controls = controls.as_mut_slice();
     let code = match &flags.action {
-        Action::Show { json, .. } => show::show(controls, *json, &machine)?,
-        Action::Reset { dry_run: true, .. } => {
+        ClocksAction::Show { json, .. } => show::show(controls, *json, &machine)?,
+        ClocksAction::Reset { dry_run: true, .. } => {
             let plans = controls.iter_mut().map(|control| {
                 let plan = control.plan_reset();
                 plan.map_err(|error| failure(control.identity(), error))
@@ -142,8 +142,8 @@ pub(crate) fn run(flags: &Clocks, sampling: &Sampling) -> Result<ExitCode, Failu
             terminal::print(&forward_of(controls, &plans))?;
             0
         }
-        Action::Reset { .. } => reset(controls, &machine)?,
-        Action::Lock(flags) if flags.dry_run => {
+        ClocksAction::Reset { .. } => reset(controls, &machine)?,
+        ClocksAction::Lock(flags) if flags.dry_run => {
             let plans = planned(controls, &flags.lock())?;
             let mut text = forward_of(controls, &plans);
             if !flags.command.is_empty() {
@@ -153,8 +153,8 @@ pub(crate) fn run(flags: &Clocks, sampling: &Sampling) -> Result<ExitCode, Failu
             terminal::print(&text)?;
             0
         }
-        Action::Lock(flags) if flags.command.is_empty() => keep(controls, &flags.lock(), &machine)?,
-        Action::Lock(flags) => hold(controls, flags, &machine)?,
+        ClocksAction::Lock(flags) if flags.command.is_empty() => keep(controls, &flags.lock(), &machine)?,
+        ClocksAction::Lock(flags) => hold(controls, flags, &machine)?,
     };
     Ok(ExitCode::from(code))
 }

@@ -77,7 +77,7 @@ async fn serve(
     announcer.tell(&format!("collector API: {}://{address}/", config.listener.scheme()));
     let workers = config.collector.worker_count;
     let meter = Arc::new(Meter::new("collector"));
-    let view = Arc::new(View {
+    let view = Arc::new(ServedCollector {
         progress: Arc::clone(&progress),
         sink: Arc::clone(&sink),
         workers,
@@ -116,7 +116,11 @@ async fn serve(
 }
 
 /// Sends the collector's figures and the GPUs of its store to those who are named: by OTLP, and by remote write.
-fn send(config: &Config, view: &Arc<View>, gpus: FleetFigures) -> Result<Option<RemoteWrite>, Failure> {
+fn send(
+    config: &Config,
+    view: &Arc<ServedCollector>,
+    gpus: FleetFigures,
+) -> Result<Option<RemoteWrite>, Failure> {
     let (shown, present) = (Arc::clone(view), gpus.clone());
     outgoing::show(ReadFamilies::new(move || {
         let parts = std::iter::once(shown.families()).chain(present.read().into_iter().flatten());
@@ -167,20 +171,20 @@ pub(crate) fn ended_early(ended: Ended, config: &Config, queue: &MessageQueue) -
 
 /// The API's view of the collector.
 #[derive(Debug)]
-struct View {
+struct ServedCollector {
     progress: Arc<CollectorProgress>,
     sink: Arc<dyn Sink>,
     workers: usize,
     meter: Arc<Meter>,
 }
 
-impl CollectorView for View {
+impl CollectorView for ServedCollector {
     fn rows_stored(&self) -> u64 {
         self.progress.rows_stored.load(Ordering::Relaxed)
     }
 }
 
-impl Vitals for View {
+impl Vitals for ServedCollector {
     fn health(&self) -> Health {
         Health::of_all([self.progress.health(), self.sink.health()])
     }

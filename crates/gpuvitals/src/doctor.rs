@@ -53,12 +53,12 @@ pub(crate) struct Doctor {
 struct Examined {
     state: TargetState,
     stats: Option<WorkerStats>,
-    seen: Seen,
+    seen: DeviceValues,
 }
 
 /// A device's values and absences.
 #[derive(Default)]
-struct Seen {
+struct DeviceValues {
     values: BTreeMap<MetricId, batch::Value>,
     absent: BTreeMap<&'static str, AbsenceReason>,
 }
@@ -110,7 +110,7 @@ fn terms() -> SamplerConfig {
 /// Reads until every device has answered, several times.
 fn examine(sampler: &Sampler) -> Vec<Examined> {
     let end_ns = Moment::now().mono_ns.saturating_add(i64::try_from(PATIENCE.as_nanos()).unwrap_or(i64::MAX));
-    let mut seen: BTreeMap<Arc<str>, Seen> = BTreeMap::new();
+    let mut seen: BTreeMap<Arc<str>, DeviceValues> = BTreeMap::new();
     loop {
         if let Some(batch) = sampler.next(STEP) {
             note(&batch, &mut seen);
@@ -135,7 +135,7 @@ fn examine(sampler: &Sampler) -> Vec<Examined> {
     }
 }
 
-fn note(batch: &Batch, seen: &mut BTreeMap<Arc<str>, Seen>) {
+fn note(batch: &Batch, seen: &mut BTreeMap<Arc<str>, DeviceValues>) {
     for row in 0..batch.rows() {
         let identity = batch.identity(row);
         let key = identity.key().or_else(|| identity.shared(IdentityColumn::Node).cloned());

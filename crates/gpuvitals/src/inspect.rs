@@ -56,7 +56,7 @@ pub(crate) struct Inspect {
 
 /// What was found in a file.
 #[derive(Debug, Default, Serialize)]
-struct Found {
+struct FileReport {
     file: String,
     /// Why it is refused, or cannot be read on.
     error: Option<String>,
@@ -74,8 +74,8 @@ struct Found {
     values_absent: u64,
     /// Rows of each table.
     tables: BTreeMap<&'static str, u64>,
-    gpus: Names,
-    hosts: Names,
+    gpus: DistinctNames,
+    hosts: DistinctNames,
     first: Option<String>,
     last: Option<String>,
     /// Between two rows of a GPU, seconds: the middle one.
@@ -86,12 +86,12 @@ struct Found {
 
 /// Different names.
 #[derive(Debug, Default, Serialize)]
-struct Names {
+struct DistinctNames {
     count: usize,
     names: BTreeSet<String>,
 }
 
-impl Names {
+impl DistinctNames {
     fn add(&mut self, name: &str) {
         if self.names.len() < NAMES_MAX && !self.names.contains(name) {
             self.names.insert(name.to_owned());
@@ -100,7 +100,7 @@ impl Names {
     }
 }
 
-impl Found {
+impl FileReport {
     fn note(&mut self, reports: Vec<Report>) {
         let (anew, lost): (Vec<_>, Vec<_>) = reports.into_iter().partition(|it| it.cause == Cause::Header);
         let remarks = anew.into_iter().map(|report| format!("line {}: {}", report.line, report.reason));
@@ -149,7 +149,7 @@ pub(crate) fn run(flags: &Inspect, files: &Files) -> Result<(), Failure> {
     }
     let (mut all, mut exit) = (Vec::with_capacity(flags.paths.len()), Exit::Data);
     for path in &flags.paths {
-        let mut found = Found { file: path.display().to_string(), ..Found::default() };
+        let mut found = FileReport { file: path.display().to_string(), ..FileReport::default() };
         if let Some(why) = is_endless(path) {
             found.error = Some(format!("{}: {why}", path.display()));
         } else if let Err(error) = look(path, &hints, &mut found) {
@@ -184,11 +184,11 @@ pub(crate) fn run(flags: &Inspect, files: &Files) -> Result<(), Failure> {
 }
 
 /// Reads a file to its end.
-fn look(path: &Path, hints: &Hints, found: &mut Found) -> Result<(), ReplayError> {
+fn look(path: &Path, hints: &Hints, found: &mut FileReport) -> Result<(), ReplayError> {
     let config = ReplayConfig { batch_rows: BATCH_ROWS, hints: hints.clone(), ..ReplayConfig::default() };
     let mut source = ReplaySource::open(path, config, clock::now_ns())?;
     found.csv = source.csv_files().first().map(|csv| csv.description());
-    let mut times = Times::default();
+    let mut times = RowTimes::default();
     let ended = loop {
         match source.poll(clock::now_ns()) {
             Ok(Poll::Ready(batch)) => {
@@ -219,7 +219,7 @@ fn look(path: &Path, hints: &Hints, found: &mut Found) -> Result<(), ReplayError
     ended
 }
 
-fn add_names(batch: &Batch, found: &mut Found) {
+fn add_names(batch: &Batch, found: &mut FileReport) {
     for row in 0..batch.rows() {
         let identity = batch.identity(row);
         if let Some(key) = identity.key() {
@@ -233,7 +233,7 @@ fn add_names(batch: &Batch, found: &mut Found) {
 
 /// When rows were.
 #[derive(Default)]
-struct Times {
+struct RowTimes {
     span: Option<(i64, i64)>,
     /// The first subject's name, and its last time.
     subject: Option<(String, i64)>,
@@ -243,7 +243,7 @@ struct Times {
     repeated: u64,
 }
 
-impl Times {
+impl RowTimes {
     fn add(&mut self, batch: &Batch) {
         self.count_repeats(batch);
         for (row, &at) in batch.timestamps().iter().enumerate() {
@@ -287,7 +287,7 @@ impl Times {
     }
 }
 
-fn text(found: &Found) -> String {
+fn text(found: &FileReport) -> String {
     let mut text = format!("{}\n", found.file);
     if let Some(error) = &found.error {
         let _written = writeln!(text, "  refused: {error}");
@@ -346,7 +346,7 @@ fn text(found: &Found) -> String {
     text
 }
 
-fn remedy_of_repeats(found: &Found) -> String {
+fn remedy_of_repeats(found: &FileReport) -> String {
     match found.csv.as_ref().and_then(|csv| csv.apart.as_ref()) {
         Some(name) => {
             let what = if names_host(name) { "host" } else { "gpu" };
@@ -357,7 +357,7 @@ fn remedy_of_repeats(found: &Found) -> String {
     }
 }
 
-fn losses(found: &Found) -> String {
+fn losses(found: &FileReport) -> String {
     let mut text = String::new();
     for (cause, rows) in &found.rows_skipped {
         let _written = write!(text, ", {} skipped for {cause}", count(*rows));
@@ -368,7 +368,7 @@ fn losses(found: &Found) -> String {
     text
 }
 
-fn span(found: &Found) -> String {
+fn span(found: &FileReport) -> String {
     let Some((first, last)) = found.first.as_ref().zip(found.last.as_ref()) else {
         return "none in the file".to_owned();
     };
@@ -384,7 +384,7 @@ fn span(found: &Found) -> String {
     text
 }
 
-fn names(names: &Names) -> String {
+fn names(names: &DistinctNames) -> String {
     if names.count == 0 {
         return "none".to_owned();
     }

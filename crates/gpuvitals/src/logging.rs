@@ -202,7 +202,7 @@ where
         event: &Event<'_>,
     ) -> std::fmt::Result {
         let level = event.metadata().level().as_str().to_lowercase();
-        let mut line = Line(head(&level, self.service, None));
+        let mut line = LogLine(head(&level, self.service, None));
         line.0.insert("target".to_owned(), event.metadata().target().into());
         event.record(&mut line);
         opentelemetry::Context::map_current(|context| {
@@ -217,9 +217,9 @@ where
     }
 }
 
-struct Line(serde_json::Map<String, serde_json::Value>);
+struct LogLine(serde_json::Map<String, serde_json::Value>);
 
-impl Visit for Line {
+impl Visit for LogLine {
     fn record_debug(&mut self, field: &Field, value: &dyn std::fmt::Debug) {
         self.0.insert(field.name().to_owned(), format!("{value:?}").into());
     }

@@ -45,12 +45,12 @@ pub(crate) struct QueueCommand {
     #[arg(long, global = true)]
     json: bool,
     #[command(subcommand)]
-    what: What,
+    what: QueueAction,
 }
 
 /// Subcommands of `queue`.
 #[derive(Debug, Subcommand)]
-enum What {
+enum QueueAction {
     /// Topics and groups: messages held, lag, rates
     Stats {
         /// Only this topic
@@ -126,21 +126,23 @@ pub(crate) fn run(command: &QueueCommand, settings: MessageQueue) -> Result<(), 
     let place = Place { access: settings.access()?, way_in: settings.way_in(), url: settings.address };
     let (json, admin) = (command.json, || Admin::new(&place));
     match &command.what {
-        What::Stats { topic, watch: false } => {
+        QueueAction::Stats { topic, watch: false } => {
             let text = stats(&admin()?, topic.as_deref(), command.json)?;
             terminal::print(&text)
         }
-        What::Stats { topic, watch: true } => watch(&admin()?, topic.as_deref(), command.json),
-        What::Topics => {
+        QueueAction::Stats { topic, watch: true } => watch(&admin()?, topic.as_deref(), command.json),
+        QueueAction::Topics => {
             let answer = admin()?.topics()?;
             terminal::print(&if command.json { format!("{answer:#}\n") } else { print::topics(&answer) })
         }
-        What::Tail(flags) => tail::run(flags, &place),
-        What::Dead { topic: Some(topic), show: Some(id) } => dead::show(&admin()?, topic, *id, command.json),
-        What::Dead { topic, .. } => dead::list(&admin()?, topic.as_deref(), command.json),
-        What::Redrive { letters, rate } => dead::replay(&admin()?, letters, *rate, json),
-        What::Purge { letters, yes } => dead::purge(&admin()?, letters, *yes, json),
-        What::RemoveGroup { topic, group, yes } => group::remove(&admin()?, topic, group, *yes, json),
+        QueueAction::Tail(flags) => tail::run(flags, &place),
+        QueueAction::Dead { topic: Some(topic), show: Some(id) } => {
+            dead::show(&admin()?, topic, *id, command.json)
+        }
+        QueueAction::Dead { topic, .. } => dead::list(&admin()?, topic.as_deref(), command.json),
+        QueueAction::Redrive { letters, rate } => dead::replay(&admin()?, letters, *rate, json),
+        QueueAction::Purge { letters, yes } => dead::purge(&admin()?, letters, *yes, json),
+        QueueAction::RemoveGroup { topic, group, yes } => group::remove(&admin()?, topic, group, *yes, json),
     }
 }
 

@@ -120,7 +120,7 @@ pub(crate) fn run(
     if found.probes.is_empty() {
         return Err(nothing_to_sample(&found));
     }
-    let mut shown = progress::Shown::new(flags.quiet, !flags.command.is_empty(), sampling.rate);
+    let mut shown = progress::RecordProgress::new(flags.quiet, !flags.command.is_empty(), sampling.rate);
     warn(&found);
     let mut config = recorder_config(flags, sampling)?;
     let without_gpus = code_without_gpus(sampling, &found);

@@ -39,7 +39,7 @@ pub(crate) struct Signals {
     terminate: Signal,
     /// None: it stays ignored.
     hangup: Option<Signal>,
-    terminal: Option<terminal::Own>,
+    terminal: Option<terminal::OwnTerminal>,
 }
 
 impl Signals {
@@ -51,7 +51,7 @@ impl Signals {
             interrupt: signal(SignalKind::interrupt())?,
             terminate: signal(SignalKind::terminate())?,
             hangup: is_handled.then(|| signal(SignalKind::hangup())).transpose()?,
-            terminal: terminal::Own::find(),
+            terminal: terminal::OwnTerminal::find(),
         })
     }
 

@@ -34,11 +34,11 @@ use settings::SourceKind;
 pub(crate) struct Opened {
     /// Its counts.
     pub progress: Arc<Progress>,
-    source: Kind,
+    source: OpenSource,
     announcement: String,
 }
 
-enum Kind {
+enum OpenSource {
     None,
     Machine(Box<Hardware>),
     Replay(Box<ReplaySource>),
@@ -55,7 +55,7 @@ struct Hardware {
 }
 
 /// A source at work.
-pub(crate) struct Running {
+pub(crate) struct RunningSource {
     /// None: there is no source.
     pub pipe: Option<JoinHandle<Result<(), PipeError>>>,
     /// Asks for the owners of the GPUs for as long as it is held.
@@ -74,7 +74,7 @@ pub(crate) fn open(
 ) -> Result<Opened, Failure> {
     let (source, announcement) = match settings.kind {
         SourceKind::Auto | SourceKind::Machine => open_machine(settings.kind, sampling, attribution)?,
-        SourceKind::None => (Kind::None, "showing stored rows; no source is configured".to_owned()),
+        SourceKind::None => (OpenSource::None, "showing stored rows; no source is configured".to_owned()),
         SourceKind::Replay => {
             let replay = open_replay(settings, files)?;
             let how = match (settings.times, settings.looped) {
@@ -83,7 +83,10 @@ pub(crate) fn open(
                 (Times::Now, false) => "once, as if it began now",
                 (Times::Now, true) => "again and again, as if it began now",
             };
-            (Kind::Replay(Box::new(replay)), format!("replaying {} {how}", settings.replay.0.join(", ")))
+            (
+                OpenSource::Replay(Box::new(replay)),
+                format!("replaying {} {how}", settings.replay.0.join(", ")),
+            )
         }
         SourceKind::Simulated => {
             let config = SimConfig {
@@ -102,7 +105,7 @@ pub(crate) fn open(
                 simulated.hosts(),
                 settings.seed
             );
-            (Kind::Simulated(Box::new(simulated)), text)
+            (OpenSource::Simulated(Box::new(simulated)), text)
         }
     };
     Ok(Opened { source, progress: Arc::new(Progress::new()), announcement })
@@ -113,14 +116,14 @@ fn open_machine(
     kind: SourceKind,
     settings: &Sampling,
     attribution: Attribution,
-) -> Result<(Kind, String), Failure> {
+) -> Result<(OpenSource, String), Failure> {
     let found = sampling::discover(settings)?;
     if found.probes.iter().all(|probe| probe.table() != Table::GpuEvents) {
         if kind == SourceKind::Machine {
             return Err(sampling::nothing_to_sample(&found));
         }
         let text = "no GPU was found here (gpuvitals doctor says why); showing stored rows";
-        return Ok((Kind::None, text.to_owned()));
+        return Ok((OpenSource::None, text.to_owned()));
     }
     for finding in found.findings.iter().filter(|finding| finding.verdict >= Verdict::Partial) {
         tracing::warn!(subject = finding.subject, remedy = finding.remedy, "{}", finding.text);
@@ -144,7 +147,7 @@ fn open_machine(
         processes: found.processes,
         attribution,
     };
-    Ok((Kind::Machine(Box::new(hardware)), text))
+    Ok((OpenSource::Machine(Box::new(hardware)), text))
 }
 
 fn open_replay(settings: &Source, files: &Files) -> Result<ReplaySource, Failure> {
@@ -167,10 +170,10 @@ impl Opened {
     /// Kind, for `/stats`.
     pub(crate) fn kind(&self) -> &'static str {
         match self.source {
-            Kind::None => "none",
-            Kind::Machine(_) => "machine",
-            Kind::Replay(_) => "replay",
-            Kind::Simulated(_) => "simulated",
+            OpenSource::None => "none",
+            OpenSource::Machine(_) => "machine",
+            OpenSource::Replay(_) => "replay",
+            OpenSource::Simulated(_) => "simulated",
         }
     }
 
@@ -180,12 +183,12 @@ impl Opened {
         producer: AnyProducer,
         stop: &CancellationToken,
         give_up: &CancellationToken,
-    ) -> Running {
+    ) -> RunningSource {
         let terms = Terms { format: Format::Batch, rate: None, stop: stop.clone(), give_up: give_up.clone() };
         let (progress, producers, mut asking) = (&self.progress, vec![producer], Asking::default());
         let pipe = match self.source {
-            Kind::None => return Running { pipe: None, _asking: asking },
-            Kind::Machine(hardware) => {
+            OpenSource::None => return RunningSource { pipe: None, _asking: asking },
+            OpenSource::Machine(hardware) => {
                 let Hardware { sampler, machine, ownership, processes, attribution } = *hardware;
                 match attribution.ask(&ownership, &machine, processes) {
                     Ok(begun) => asking = begun,
@@ -196,14 +199,14 @@ impl Opened {
                 let sharing = sampler.sharing();
                 pipe::start(pipe::Sampled::accounting(sampler, sharing), producers, progress, terms)
             }
-            Kind::Replay(replay) => pipe::start(*replay, producers, progress, terms),
-            Kind::Simulated(simulated) => pipe::start(*simulated, producers, progress, terms),
+            OpenSource::Replay(replay) => pipe::start(*replay, producers, progress, terms),
+            OpenSource::Simulated(simulated) => pipe::start(*simulated, producers, progress, terms),
         };
-        Running { pipe: Some(pipe), _asking: asking }
+        RunningSource { pipe: Some(pipe), _asking: asking }
     }
 }
 
-impl Running {
+impl RunningSource {
     /// Waits until everything that was read is published, or never will be; for ever without a source, and
     /// after the first report.
     pub(crate) async fn ended(&mut self) -> Result<(), PipeError> {

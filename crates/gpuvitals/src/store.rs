@@ -22,7 +22,7 @@ use crate::record::{bytes, count};
 use crate::table::with_numbers;
 use crate::terminal;
 
-use output::{Output, failed, files};
+use output::{StoreOutput, failed, files};
 
 pub(crate) use output::exit;
 pub(crate) use settings::Store;
@@ -31,19 +31,19 @@ pub(crate) use settings::Store;
 #[derive(Debug, Args)]
 pub(crate) struct StoreCommand {
     #[command(subcommand)]
-    what: What,
+    what: StoreAction,
 }
 
 /// Subcommands of `store`.
 #[derive(Debug, Subcommand)]
-enum What {
+enum StoreAction {
     /// Show what a store holds: files, rows, bytes and times of each table
     ///
     /// Reads the list of files, not the files: rows that are in no file yet are in the log. The store may be open.
     #[command(after_help = "Examples:
   gpuvitals store stats                     the store in store.dir of the configuration, or ./data
   gpuvitals store stats --json | jq .tables")]
-    Stats(Output),
+    Stats(StoreOutput),
 
     /// Read every file and compare it with its checksums
     ///
@@ -51,7 +51,7 @@ enum What {
     #[command(after_help = "Examples:
   gpuvitals store check                     the store in store.dir of the configuration, or ./data
   gpuvitals store check --data-dir backup   another one")]
-    Check(Output),
+    Check(StoreOutput),
 
     /// Rebuild the manifest from the files themselves
     ///
@@ -61,7 +61,7 @@ enum What {
     #[command(after_help = "Examples:
   gpuvitals store repair                    the store in store.dir of the configuration, or ./data
   gpuvitals store repair --data-dir copy    another one")]
-    Repair(Output),
+    Repair(StoreOutput),
 
     /// Put rows of files, recordings and other stores into the store
     ///
@@ -90,7 +90,7 @@ enum What {
     #[command(after_help = "Examples:
   gpuvitals store compact                   the store in store.dir of the configuration, or ./data
   gpuvitals store compact --data-dir old    another one")]
-    Compact(Output),
+    Compact(StoreOutput),
 }
 
 /// Executes the subcommand.
@@ -110,11 +110,11 @@ pub(crate) fn run(
         }
     };
     match &command.what {
-        What::Stats(output) => {
+        StoreAction::Stats(output) => {
             let found = gpuvitals_store::contents(dir).map_err(failed("read"))?;
             output.print(&json!(found), || contents_text(&found))
         }
-        What::Check(output) => {
+        StoreAction::Check(output) => {
             let found = gpuvitals_store::check(dir, draw).map_err(failed("check"))?;
             terminal::leave();
             output.print(&json!(found), || check_text(&found))?;
@@ -124,14 +124,14 @@ pub(crate) fn run(
             let faults = files(found.faults.len());
             Err(Failure::new(Exit::Data, format!("{faults} in {} not whole", dir.display())))
         }
-        What::Repair(output) => {
+        StoreAction::Repair(output) => {
             let repaired = gpuvitals_store::repair(dir, draw).map_err(failed("repair"))?;
             terminal::leave();
             output.print(&as_json(&repaired), || text(&repaired))
         }
-        What::Import(flags) => import::run(flags, csv.hints()?, settings, open),
-        What::Export(flags) => export::run(flags, dir),
-        What::Compact(output) => compact::run(output, dir, open),
+        StoreAction::Import(flags) => import::run(flags, csv.hints()?, settings, open),
+        StoreAction::Export(flags) => export::run(flags, dir),
+        StoreAction::Compact(output) => compact::run(output, dir, open),
     }
 }
 

@@ -175,13 +175,13 @@ async fn serve(
 }
 
 /// What the streamer shows of itself.
-struct Shown {
+struct StreamerVitals {
     progress: Arc<Progress>,
     workers: usize,
     meter: Arc<Meter>,
 }
 
-impl Vitals for Shown {
+impl Vitals for StreamerVitals {
     fn health(&self) -> Health {
         pipe::worst(self.progress.queue(), std::iter::once(self.progress.reading()))
     }
@@ -201,7 +201,7 @@ impl Vitals for Shown {
 fn show(parts: Parts<'_>, progress: &Arc<Progress>, announcer: Announcer) -> Result<DropGuard, Failure> {
     let meter = Arc::new(Meter::new("stream"));
     let (progress, workers) = (Arc::clone(progress), parts.settings.workers);
-    let shown = Arc::new(Shown { progress, workers, meter: Arc::clone(&meter) });
+    let shown = Arc::new(StreamerVitals { progress, workers, meter: Arc::clone(&meter) });
     let figures = Arc::clone(&shown);
     crate::outgoing::show(Figures::new(move || figures.families()));
     let stop = CancellationToken::new();

@@ -14,9 +14,9 @@ static SCREEN: LazyLock<Mutex<Screen<Stderr>>> =
 
 /// The terminal that this process was started on.
 #[derive(Debug)]
-pub(crate) struct Own(OwnedFd);
+pub(crate) struct OwnTerminal(OwnedFd);
 
-impl Own {
+impl OwnTerminal {
     /// The terminal behind one of the standard streams, if there is one. To be asked at the start: a terminal that is gone
     /// is no terminal any more.
     pub(crate) fn find() -> Option<Self> {

@@ -24,12 +24,12 @@ pub(crate) struct TokenCommand {
     #[arg(long, global = true)]
     json: bool,
     #[command(subcommand)]
-    what: What,
+    what: TokenAction,
 }
 
 /// Subcommands of `token`.
 #[derive(Debug, Subcommand)]
-enum What {
+enum TokenAction {
     /// Make a token and print it; it is shown this once, and only its hash is stored
     Create {
         /// Name of its owner
@@ -89,7 +89,7 @@ pub(crate) fn run(command: &TokenCommand, listener: &Listener) -> Result<(), Fai
         Failure::caused(exit, format!("{}", file.display()), error)
     };
     match &command.what {
-        What::Create { name, scope } => {
+        TokenAction::Create { name, scope } => {
             let scopes: Vec<TokenScope> = scope.iter().map(|scope| TokenScope::from(*scope)).collect();
             let token = Tokens::create(file, name, &scopes, time::format(clock::now_ns())).map_err(failed)?;
             terminal::print(&if command.json {
@@ -98,8 +98,8 @@ pub(crate) fn run(command: &TokenCommand, listener: &Listener) -> Result<(), Fai
                 format!("{token}\n")
             })
         }
-        What::List => list(file, command.json).map_err(failed)?,
-        What::Revoke { name } => {
+        TokenAction::List => list(file, command.json).map_err(failed)?,
+        TokenAction::Revoke { name } => {
             Tokens::revoke(file, name).map_err(failed)?;
             let text = || format!("{name} is revoked\n");
             terminal::print(&if command.json {

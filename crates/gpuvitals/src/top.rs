@@ -140,8 +140,8 @@ fn lines_of(buffer: &ratatui::buffer::Buffer, width: u16) -> String {
 
 /// Shows the GPUs until told to quit, or until the terminal is gone.
 fn show(sampler: &Sampler, processes: &Listing, model: &mut Model) -> io::Result<()> {
-    let own = terminal::Own::find();
-    let is_gone = || own.as_ref().is_some_and(terminal::Own::is_gone);
+    let own = terminal::OwnTerminal::find();
+    let is_gone = || own.as_ref().is_some_and(terminal::OwnTerminal::is_gone);
     let told_to_end = crate::service::watched()?;
     let screen = Screen::enter()?;
     let events = events()?;
@@ -166,9 +166,9 @@ fn show(sampler: &Sampler, processes: &Listing, model: &mut Model) -> io::Result
             Ok(())
         };
         match drawn.and_then(|()| act(&events, model)) {
-            Ok(Answer::Draw) => drop(terminal.draw(|frame| view::draw(frame, model))),
-            Ok(Answer::Nothing) => {}
-            Ok(Answer::Quit) => break Ok(()),
+            Ok(KeyAnswer::Draw) => drop(terminal.draw(|frame| view::draw(frame, model))),
+            Ok(KeyAnswer::Nothing) => {}
+            Ok(KeyAnswer::Quit) => break Ok(()),
             Err(error) => break Err(error),
         }
     };
@@ -178,30 +178,30 @@ fn show(sampler: &Sampler, processes: &Listing, model: &mut Model) -> io::Result
 }
 
 /// What follows from an event.
-enum Answer {
+enum KeyAnswer {
     Nothing,
     Draw,
     Quit,
 }
 
 /// Waits for an event, and acts on it.
-fn act(events: &Receiver<io::Result<Event>>, model: &mut Model) -> io::Result<Answer> {
+fn act(events: &Receiver<io::Result<Event>>, model: &mut Model) -> io::Result<KeyAnswer> {
     let event = match events.recv_timeout(LOOK) {
         Ok(event) => event?,
-        Err(RecvTimeoutError::Timeout) => return Ok(Answer::Nothing),
+        Err(RecvTimeoutError::Timeout) => return Ok(KeyAnswer::Nothing),
         Err(RecvTimeoutError::Disconnected) => return Err(io::ErrorKind::UnexpectedEof.into()),
     };
     Ok(match event {
         Event::Key(key) => match keys::action(key, model.key_mode()) {
-            Some(Action::Quit) => Answer::Quit,
+            Some(Action::Quit) => KeyAnswer::Quit,
             Some(action) => {
                 model.apply(action);
-                Answer::Draw
+                KeyAnswer::Draw
             }
-            None => Answer::Nothing,
+            None => KeyAnswer::Nothing,
         },
-        Event::Resize(..) => Answer::Draw,
-        _ => Answer::Nothing,
+        Event::Resize(..) => KeyAnswer::Draw,
+        _ => KeyAnswer::Nothing,
     })
 }
 

@@ -161,7 +161,7 @@ pub(crate) async fn server_ends<T>(server: &mut JoinHandle<T>, deadline: Instant
 /// The source, which was told to stop, the clusters and the findings hand their last rows to the queue, or give them up after this
 /// time.
 async fn readings_end(
-    source: &mut source::Running,
+    source: &mut source::RunningSource,
     (clusters, findings): (Option<&ClusterReaders>, &SidePipe),
     give_up: &CancellationToken,
     patience: Duration,

@@ -24,21 +24,21 @@ const ANSWER_WITHIN: Duration = Duration::from_secs(2);
 
 /// How a service is asked.
 #[derive(Debug)]
-pub(crate) enum Asked {
+pub(crate) enum AskedService {
     /// By `GET /health` and `GET /stats`.
     Service(Box<Dial>, Channel),
     /// NATS JetStream.
-    Nats(Box<NatsAdmin>, Published),
+    Nats(Box<NatsAdmin>, PublishedFrames),
 }
 
 /// How many frames each topic had seen at the last look, and when that was.
 #[derive(Debug)]
-pub(crate) struct Published {
+pub(crate) struct PublishedFrames {
     at: Instant,
     frames: BTreeMap<String, u64>,
 }
 
-impl Published {
+impl PublishedFrames {
     /// The statistics of NATS under the names that a broker gives them.
     fn stats(&mut self, topics: &BTreeMap<String, NatsStats>) -> Value {
         let now = clock::instant();
@@ -78,7 +78,7 @@ enum LookError {
     Stranger { path: &'static str },
 }
 
-impl Asked {
+impl AskedService {
     /// A service by its port.
     pub(crate) fn service(dial: Dial) -> Self {
         let channel = dial.endpoint().connect_lazy();
@@ -92,7 +92,7 @@ impl Asked {
     fn queue(settings: &MessageQueue) -> Result<Self, Failure> {
         let (url, access) = (&settings.address, settings.access()?);
         if url.scheme == Scheme::Nats {
-            let none = Published { at: clock::instant(), frames: BTreeMap::new() };
+            let none = PublishedFrames { at: clock::instant(), frames: BTreeMap::new() };
             return Ok(Self::Nats(Box::new(NatsAdmin::new(url, &access)), none));
         }
         let dial = Dial::new(&url.authority.to_string(), url.tls, &access);
@@ -143,7 +143,7 @@ pub(crate) struct Watched {
 
 impl Watched {
     /// Begins to look.
-    pub(crate) fn new(name: String, asked: Asked) -> Self {
+    pub(crate) fn new(name: String, asked: AskedService) -> Self {
         let health = Health {
             status: Status::Degraded,
             reason: "no answer yet".to_owned(),
@@ -159,7 +159,7 @@ impl Watched {
     /// # Errors
     /// When a credential cannot be read or used.
     pub(crate) fn queue(settings: &MessageQueue) -> Result<Self, Failure> {
-        Ok(Self::new(settings.address.to_string(), Asked::queue(settings)?))
+        Ok(Self::new(settings.address.to_string(), AskedService::queue(settings)?))
     }
 
     pub(crate) fn name(&self) -> String {
@@ -178,7 +178,7 @@ impl Drop for Watched {
     }
 }
 
-async fn watch(mut asked: Asked, seen: Arc<Mutex<Peer>>) {
+async fn watch(mut asked: AskedService, seen: Arc<Mutex<Peer>>) {
     let mut looks = tokio::time::interval(LOOK_EVERY);
     looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {

@@ -34,14 +34,14 @@ pub(crate) fn with_shared(variables: impl Iterator<Item = Variable>) -> impl Ite
 
 /// The layer of a value.
 #[derive(Debug, Clone, PartialEq, Eq)]
-enum Origin {
+enum ValueOrigin {
     Default,
     File { name: String, line: u64 },
     Variable(String),
     Flag(&'static str),
 }
 
-impl fmt::Display for Origin {
+impl fmt::Display for ValueOrigin {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Default => f.write_str("configuration"),
@@ -54,24 +54,24 @@ impl fmt::Display for Origin {
 
 /// The value of each setting, and its layer.
 #[derive(Debug)]
-struct Values(BTreeMap<&'static str, (Value, Origin)>);
+struct LayerValues(BTreeMap<&'static str, (Value, ValueOrigin)>);
 
-impl Values {
+impl LayerValues {
     fn defaults() -> Self {
-        Self(settings().map(|setting| (setting.path, ((setting.default)(), Origin::Default))).collect())
+        Self(settings().map(|setting| (setting.path, ((setting.default)(), ValueOrigin::Default))).collect())
     }
 
     /// Why the settings are refused, with the place of the one at fault.
     fn failure(&self, refusal: &Refusal) -> Failure {
-        let origin = self.0.get(refusal.setting).map_or(&Origin::Default, |(_, origin)| origin);
-        let exit = if matches!(origin, Origin::Flag(_)) { Exit::Usage } else { Exit::Config };
+        let origin = self.0.get(refusal.setting).map_or(&ValueOrigin::Default, |(_, origin)| origin);
+        let exit = if matches!(origin, ValueOrigin::Flag(_)) { Exit::Usage } else { Exit::Config };
         Failure::new(exit, format!("{origin}: {}: {}", refusal.setting, refusal.why))
     }
 }
 
 /// All settings, still to be checked; `config show` prints them.
 pub(crate) struct Layers {
-    values: Values,
+    values: LayerValues,
     /// Environment variables with our prefix that name no setting, with the nearest that does.
     pub strangers: Vec<(String, Option<String>)>,
     /// Environment variables of ours that Kubernetes has set, for a service that happens to have such a name.
@@ -88,7 +88,7 @@ impl Layers {
         environment: impl Iterator<Item = Variable>,
         flags: Vec<Override>,
     ) -> Result<Self, Failure> {
-        let mut values = Values::defaults();
+        let mut values = LayerValues::defaults();
         if let Some(path) = file {
             let name = path.display().to_string();
             let text = std::fs::read_to_string(path)
@@ -107,13 +107,13 @@ impl Layers {
             if is_service_link(&name, &value) {
                 service_links.push(given);
             } else if let Some(setting) = settings().find(|setting| setting.variable() == name) {
-                values.0.insert(setting.path, (value.into(), Origin::Variable(given)));
+                values.0.insert(setting.path, (value.into(), ValueOrigin::Variable(given)));
             } else {
                 let nearest = nearest(&name, settings().map(Setting::variable));
                 strangers.push((name, nearest));
             }
         }
-        values.0.extend(flags.into_iter().map(|it| (it.setting, (it.value, Origin::Flag(it.flag)))));
+        values.0.extend(flags.into_iter().map(|it| (it.setting, (it.value, ValueOrigin::Flag(it.flag)))));
         Ok(Self { values, strangers, service_links })
     }
 
@@ -138,10 +138,10 @@ impl Layers {
     pub(crate) fn render(&self) -> String {
         render(SECTIONS, |setting| {
             let given = self.values.0.get(setting.path).cloned();
-            let (value, origin) = given.unwrap_or((Value::Null, Origin::Default));
+            let (value, origin) = given.unwrap_or((Value::Null, ValueOrigin::Default));
             let is_default = value == (setting.default)();
             let value = if is_default { value } else { setting.notation.shown(value) };
-            let comment = if origin == Origin::Default { String::new() } else { origin.to_string() };
+            let comment = if origin == ValueOrigin::Default { String::new() } else { origin.to_string() };
             (value, comment)
         })
     }
@@ -150,13 +150,13 @@ impl Layers {
 type Keys<T> = Option<BTreeMap<String, T>>;
 
 /// The settings in a file.
-fn of_file(text: &str, name: &str) -> Result<Values, Failure> {
+fn of_file(text: &str, name: &str) -> Result<LayerValues, Failure> {
     let refuse = |text: String| Failure::new(Exit::Config, format!("configuration {name}{text}"));
     // Without the lines around: one may be a password.
     let invalid = |e: serde_saphyr::Error| refuse(format!(" is not valid YAML: {}", e.without_snippet()));
     let plain: Value = serde_saphyr::from_str::<Option<Value>>(text).map_err(invalid)?.into();
     let sections = match &plain {
-        Value::Null => return Ok(Values(BTreeMap::new())),
+        Value::Null => return Ok(LayerValues(BTreeMap::new())),
         Value::Object(sections) => sections,
         _ => return Err(refuse(" has no sections".to_owned())),
     };
@@ -182,7 +182,7 @@ fn of_file(text: &str, name: &str) -> Result<Values, Failure> {
         }
     }
     let placed: Keys<Keys<Spanned<Value>>> = serde_saphyr::from_str(text).map_err(invalid)?;
-    let mut found = Values(BTreeMap::new());
+    let mut found = LayerValues(BTreeMap::new());
     for (section, keys) in placed.into_iter().flatten() {
         if ELSEWHERE.contains(&section.as_str()) {
             continue;
@@ -197,7 +197,9 @@ fn of_file(text: &str, name: &str) -> Result<Values, Failure> {
             };
             // A key without a value has its default.
             if !value.value.is_null() {
-                found.0.insert(setting.path, (value.value, Origin::File { name: name.to_owned(), line }));
+                found
+                    .0
+                    .insert(setting.path, (value.value, ValueOrigin::File { name: name.to_owned(), line }));
             }
         }
     }

@@ -22,7 +22,7 @@ const ZSTD_LEVEL: i32 = 1;
 const SOURCE_PATIENCE: Duration = Duration::from_secs(1);
 
 /// A frame that is under way.
-struct Sent {
+struct SentFrame {
     rows: u32,
     bytes: usize,
     at: Instant,
@@ -50,7 +50,7 @@ pub(super) async fn publish(
             biased;
             () = terms.give_up.cancelled() => break Ok(()),
             event = sender.event(), if !sender.is_idle() => match event {
-                Event::Taken { tag: Sent { rows, bytes, at }, .. } => {
+                Event::Taken { tag: SentFrame { rows, bytes, at }, .. } => {
                     under_way -= u64::from(rows);
                     progress.taken(rows, bytes, at.elapsed());
                 }
@@ -76,7 +76,7 @@ pub(super) async fn publish(
                     Ok(frame) => frame,
                     Err(error) => break Err(error),
                 };
-                sender.send(Sent { rows, bytes: frame.payload.len(), at: Instant::now() }, frame);
+                sender.send(SentFrame { rows, bytes: frame.payload.len(), at: Instant::now() }, frame);
             }
         }
     };

@@ -41,8 +41,8 @@ pub(super) struct Tail {
     /// Topic
     topic: String,
     /// Where to begin: with the oldest held message, or with the next one
-    #[arg(long, value_enum, default_value_t = From::Newest)]
-    from: From,
+    #[arg(long, value_enum, default_value_t = TailStart::Newest)]
+    from: TailStart,
     /// End after this many messages
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     count: Option<u64>,
@@ -53,14 +53,14 @@ pub(super) struct Tail {
 
 /// The beginning of a tail.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum From {
+enum TailStart {
     /// With the oldest message that is held.
     Oldest,
     /// With the next message that is published.
     Newest,
 }
 
-impl From {
+impl TailStart {
     fn start(self) -> Start {
         match self {
             Self::Oldest => Start::Oldest,
@@ -131,7 +131,7 @@ async fn print(flags: &Tail, place: &Place, mut signals: Signals) -> Result<(), 
     tokio::spawn(tell_when_away(url.to_string(), consumer.away()));
     let (lines, to_print) = mpsc::channel(FRAMES_WAITING);
     let mut printer = tokio::task::spawn_blocking(move || write(to_print));
-    let mut output = Output { lines, left: flags.count.unwrap_or(u64::MAX), missed: 0 };
+    let mut output = TailOutput { lines, left: flags.count.unwrap_or(u64::MAX), missed: 0 };
     let outcome = loop {
         let deliveries = tokio::select! {
             _ = signals.next() => break Ok(()),
@@ -193,7 +193,7 @@ fn ended(place: &Place, error: &ReceiveError) -> Failure {
 }
 
 /// The queue of lines for the printer.
-struct Output {
+struct TailOutput {
     lines: mpsc::Sender<Vec<String>>,
     /// Messages still to be printed.
     left: u64,
@@ -201,7 +201,7 @@ struct Output {
     missed: u64,
 }
 
-impl Output {
+impl TailOutput {
     /// Hands over lines; waits for a slow reader, but not for long, and then not again until there is room.
     async fn print(&mut self, mut messages: Vec<String>) {
         messages.truncate(usize::try_from(self.left).unwrap_or(usize::MAX));

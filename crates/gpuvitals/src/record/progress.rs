@@ -17,7 +17,7 @@ const LOOKS_PER_LINE: u32 = 10;
 
 /// Draws progress on standard error: in place on a terminal, else a line every five seconds.
 #[derive(Debug)]
-pub(super) struct Shown {
+pub(super) struct RecordProgress {
     form: Form,
     rate_hz: f64,
     looks: u32,
@@ -32,7 +32,7 @@ enum Form {
     Lines,
 }
 
-impl Shown {
+impl RecordProgress {
     /// A command writes to the terminal itself: no line is redrawn under its hands.
     pub(super) fn new(quiet: bool, with_command: bool, rate_hz: f64) -> Self {
         let form = match (quiet, !with_command && io::stderr().is_terminal()) {

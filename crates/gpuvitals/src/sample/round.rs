@@ -7,7 +7,7 @@ use gpuvitals_core::catalogue::Scope;
 use gpuvitals_core::{Batch, IdentityColumn, Table};
 
 /// The key of a device, or the name of a host; the CPU of a row about one.
-type Of = (Arc<str>, Option<String>);
+type RowSubject = (Arc<str>, Option<String>);
 
 /// A row that waits.
 #[derive(Debug)]
@@ -20,7 +20,7 @@ pub(super) struct Waiting {
 #[derive(Debug, Default)]
 pub(super) struct Round {
     rows: Vec<Waiting>,
-    of: HashSet<Of>,
+    of: HashSet<RowSubject>,
 }
 
 impl Round {

@@ -12,7 +12,7 @@ use tokio::time::Instant;
 
 use crate::failure::{Exit, Failure};
 use crate::gateway::{Gateway, ServiceUrl};
-use crate::watched::{Asked, Watched};
+use crate::watched::{AskedService, Watched};
 
 /// A collector whose address is gone from a name is missed for this time, unless another address takes its place.
 const MISSED_FOR: Duration = Duration::from_mins(10);
@@ -22,13 +22,13 @@ const MISSED_FOR: Duration = Duration::from_mins(10);
 pub(super) struct Collectors {
     access: Credentials,
     merged: Arc<Merged>,
-    names: tokio::sync::Mutex<Vec<Name>>,
+    names: tokio::sync::Mutex<Vec<CollectorName>>,
     held: Mutex<Vec<Collector>>,
 }
 
 /// A configured name.
 #[derive(Debug)]
-struct Name {
+struct CollectorName {
     url: ServiceUrl,
     addresses: Addresses,
 }
@@ -53,7 +53,8 @@ impl Collectors {
             dial(&url.authority.to_string(), url, &access)?;
         }
         let names = settings.collectors.iter();
-        let names = names.map(|url| Name { url: url.clone(), addresses: Addresses::default() }).collect();
+        let names =
+            names.map(|url| CollectorName { url: url.clone(), addresses: Addresses::default() }).collect();
         Ok(Self { access, merged, names: tokio::sync::Mutex::new(names), held: Mutex::default() })
     }
 
@@ -127,7 +128,7 @@ impl Collector {
         Self {
             address: address.to_owned(),
             history: NamedHistory { name: name.into(), history },
-            watched: Watched::new(address.to_owned(), Asked::service(dial)),
+            watched: Watched::new(address.to_owned(), AskedService::service(dial)),
         }
     }
 }

@@ -9,7 +9,7 @@ use gpuvitals_store::{Grain, LevelStats, Store, StoreContents, StoreError};
 use serde::Serialize;
 use serde_json::json;
 
-use super::output::{Output, failed, files};
+use super::output::{StoreOutput, failed, files};
 use crate::failure::Failure;
 use crate::record::{bytes, count};
 use crate::terminal;
@@ -19,14 +19,14 @@ const DRAW_PAUSE: Duration = Duration::from_millis(100);
 
 /// The files of a store.
 #[derive(Debug, Default, Serialize)]
-struct Sizes {
+struct StoreSizes {
     /// Of rows as they came.
     rows: LevelStats,
     /// Of rollups.
     rollups: LevelStats,
 }
 
-impl Sizes {
+impl StoreSizes {
     fn of(found: &StoreContents) -> Self {
         let mut sizes = Self::default();
         for of in &found.tables {
@@ -57,11 +57,11 @@ impl Sizes {
 /// # Errors
 /// If there is no store, it is open elsewhere, or the disk refuses; then all rows are there.
 pub(super) fn run(
-    output: &Output,
+    output: &StoreOutput,
     dir: &Path,
     open: impl FnOnce() -> Result<Arc<Store>, Failure>,
 ) -> Result<(), Failure> {
-    let before = Sizes::of(&gpuvitals_store::contents(dir).map_err(failed("read"))?);
+    let before = StoreSizes::of(&gpuvitals_store::contents(dir).map_err(failed("read"))?);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.map_err(|e| Failure::io("cannot start the runtime", e))?;
     let store = open()?;
@@ -69,7 +69,7 @@ pub(super) fn run(
     terminal::leave();
     let closed = runtime.block_on(store.close());
     compacted.and(closed).map_err(failed("compact"))?;
-    let now = Sizes::of(&gpuvitals_store::contents(dir).map_err(failed("read"))?);
+    let now = StoreSizes::of(&gpuvitals_store::contents(dir).map_err(failed("read"))?);
     output.print(&json!({ "before": before, "now": now }), || {
         format!("before: {}\nnow:    {}\n", before.text(), now.text())
     })

@@ -17,7 +17,7 @@ use gpuvitals_log::Fresh;
 use gpuvitals_store::{RowsFile, StoreView, ViewRows};
 use serde_json::json;
 
-use super::output::{Output, failed};
+use super::output::{StoreOutput, failed};
 use crate::failure::{Exit, Failure};
 use crate::record::{bytes, count};
 use crate::terminal;
@@ -47,7 +47,7 @@ pub(super) struct Export {
     #[arg(long, value_name = "METRIC", value_delimiter = ',')]
     metrics: Vec<String>,
     #[command(flatten)]
-    report: Output,
+    report: StoreOutput,
 }
 
 /// Exports.
@@ -56,7 +56,7 @@ pub(super) struct Export {
 /// If there is no store, a flag names nothing that it has, the file exists or cannot be written, or rows are missing:
 /// then the others are in the file.
 pub(super) fn run(flags: &Export, dir: &Path) -> Result<(), Failure> {
-    let kind = Kind::of(&flags.output)?;
+    let kind = ExportKind::of(&flags.output)?;
     if !flags.force && flags.output.exists() {
         let text = format!("{} exists; --force replaces it", flags.output.display());
         return Err(Failure::new(Exit::Data, text));
@@ -101,7 +101,7 @@ impl Export {
     }
 
     /// Writes the file. Gives rows and bytes.
-    fn write(&self, kind: Kind, rows: &mut ViewRows<'_>) -> Result<(u64, u64), Failure> {
+    fn write(&self, kind: ExportKind, rows: &mut ViewRows<'_>) -> Result<(u64, u64), Failure> {
         let path = &self.output;
         let failed = |doing: &str| {
             let doing = format!("{doing} {}", path.display());
@@ -109,7 +109,7 @@ impl Export {
         };
         let fresh = Fresh::create(path).map_err(failed("cannot create"))?;
         let file = fresh.file().try_clone().map_err(failed("cannot create"))?;
-        let mut out = Out::begin(kind, file, path, rows)?;
+        let mut out = ExportFile::begin(kind, file, path, rows)?;
         let (mut written, shows) = (0, stderr().is_terminal());
         loop {
             let batch = rows.next_batch();
@@ -157,12 +157,12 @@ fn keys(names: &[String], table: Table, fleet: &Fleet) -> Result<Vec<Arc<str>>, 
 
 /// What the file is.
 #[derive(Debug, Clone, Copy)]
-enum Kind {
+enum ExportKind {
     Parquet,
     Csv,
 }
 
-impl Kind {
+impl ExportKind {
     fn of(path: &Path) -> Result<Self, Failure> {
         match path.extension().and_then(|it| it.to_str()) {
             Some("parquet") => Ok(Self::Parquet),
@@ -176,16 +176,16 @@ impl Kind {
 }
 
 /// The file being written.
-enum Out {
+enum ExportFile {
     Parquet(Box<RowsFile>),
     Csv(WideWriter<BufWriter<File>>),
 }
 
-impl Out {
-    fn begin(kind: Kind, file: File, path: &Path, rows: &ViewRows<'_>) -> Result<Self, Failure> {
+impl ExportFile {
+    fn begin(kind: ExportKind, file: File, path: &Path, rows: &ViewRows<'_>) -> Result<Self, Failure> {
         Ok(match kind {
-            Kind::Csv => Self::Csv(WideWriter::new(BufWriter::new(file))),
-            Kind::Parquet => {
+            ExportKind::Csv => Self::Csv(WideWriter::new(BufWriter::new(file))),
+            ExportKind::Parquet => {
                 let begun = RowsFile::begin(file, path.to_owned(), rows.table(), rows.schema());
                 Self::Parquet(Box::new(begun.map_err(|error| cannot_write(path, error))?))
             }

@@ -24,7 +24,7 @@ use serde::Serialize;
 use serde_json::json;
 use tokio::runtime::Runtime;
 
-use super::output::Output;
+use super::output::StoreOutput;
 use super::settings::Store as Settings;
 use crate::failure::{Exit, Failure};
 use crate::files::is_endless;
@@ -45,7 +45,7 @@ pub(super) struct Import {
     #[arg(required = true, value_name = "PATH")]
     paths: Vec<PathBuf>,
     #[command(flatten)]
-    output: Output,
+    output: StoreOutput,
 }
 
 /// The outcome of one path.
@@ -70,7 +70,7 @@ struct Imported {
 }
 
 /// Why no more rows are taken.
-enum Stop {
+enum ImportStop {
     /// This path is at fault, for this reason.
     Path(String),
     /// The store is.
@@ -90,7 +90,7 @@ pub(super) fn run(
     let dir = &settings.dir;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.map_err(|e| Failure::io("cannot start the runtime", e))?;
-    let progress = Progress {
+    let progress = ImportProgress {
         paths: import.paths.len(),
         paths_done: 0,
         bytes_done: 0,
@@ -128,7 +128,7 @@ struct Importer<O> {
     store: Option<Arc<Store>>,
     dir: PathBuf,
     hints: Hints,
-    progress: Progress,
+    progress: ImportProgress,
 }
 
 impl<O: FnOnce() -> Result<Arc<Store>, Failure>> Importer<O> {
@@ -150,8 +150,8 @@ impl<O: FnOnce() -> Result<Arc<Store>, Failure>> Importer<O> {
             let ended = if is_store { self.store(path, &mut outcome) } else { self.file(path, &mut outcome) };
             match ended {
                 Ok(()) => {}
-                Err(Stop::Path(reason)) => outcome.error = Some(reason),
-                Err(Stop::Store(failure)) => return Err(failure),
+                Err(ImportStop::Path(reason)) => outcome.error = Some(reason),
+                Err(ImportStop::Store(failure)) => return Err(failure),
             }
             outcome.values_left_out = self.left_out() - left_out_before;
             self.progress.next(bytes_of(path));
@@ -186,14 +186,14 @@ impl<O: FnOnce() -> Result<Arc<Store>, Failure>> Importer<O> {
     }
 
     /// A CSV file, a table file or a directory of them.
-    fn file(&mut self, path: &Path, outcome: &mut Imported) -> Result<(), Stop> {
+    fn file(&mut self, path: &Path, outcome: &mut Imported) -> Result<(), ImportStop> {
         if let Some(why) = is_endless(path) {
-            return Err(Stop::Path(why.to_owned()));
+            return Err(ImportStop::Path(why.to_owned()));
         }
         let config =
             ReplayConfig { batch_rows: BATCH_ROWS, hints: self.hints.clone(), ..ReplayConfig::default() };
         let mut source =
-            ReplaySource::open(path, config, clock::now_ns()).map_err(|e| Stop::Path(causes(&e)))?;
+            ReplaySource::open(path, config, clock::now_ns()).map_err(|e| ImportStop::Path(causes(&e)))?;
         for csv in source.csv_files() {
             for text in csv.warnings().iter().chain(csv.notes()) {
                 let _unwritten = writeln!(terminal::Lines, "{}: {text}", csv.file());
@@ -213,7 +213,7 @@ impl<O: FnOnce() -> Result<Arc<Store>, Failure>> Importer<O> {
                 // It never waits.
                 Ok(Poll::NotBefore(_)) => {}
                 Ok(Poll::End) => break Ok(()),
-                Err(error) => break Err(Stop::Path(causes(&error))),
+                Err(error) => break Err(ImportStop::Path(causes(&error))),
             }
         };
         let counts = source.counts();
@@ -221,21 +221,21 @@ impl<O: FnOnce() -> Result<Arc<Store>, Failure>> Importer<O> {
         outcome.rows_skipped.extend(skipped.into_iter().filter(|(_, rows)| *rows > 0));
         outcome.values_invalid = counts.values_invalid;
         if ended.is_ok() && counts.rows_read > 0 && counts.rows_skipped() == counts.rows_read {
-            return Err(Stop::Path("all its rows were skipped".to_owned()));
+            return Err(ImportStop::Path("all its rows were skipped".to_owned()));
         }
         ended
     }
 
     /// Another store: all rows of its files and of its log.
-    fn store(&mut self, path: &Path, outcome: &mut Imported) -> Result<(), Stop> {
+    fn store(&mut self, path: &Path, outcome: &mut Imported) -> Result<(), ImportStop> {
         let is_same = fs::canonicalize(path).ok() == fs::canonicalize(&self.dir).ok();
         if is_same {
-            return Err(Stop::Path("it is the store itself".to_owned()));
+            return Err(ImportStop::Path("it is the store itself".to_owned()));
         }
-        let view = StoreView::open(path).map_err(|error| Stop::Path(causes(&error)))?;
+        let view = StoreView::open(path).map_err(|error| ImportStop::Path(causes(&error)))?;
         let mut missing = Vec::new();
         for table in view.tables() {
-            let broken = |error| Stop::Path(causes(&error));
+            let broken = |error| ImportStop::Path(causes(&error));
             let mut rows = view.all(RowsQuery::of(table, 0)).map_err(broken)?;
             while let Some(batch) = rows.next_batch().map_err(broken)? {
                 self.take(batch, 0, outcome)?;
@@ -247,23 +247,23 @@ impl<O: FnOnce() -> Result<Arc<Store>, Failure>> Importer<O> {
         if missing.is_empty() {
             Ok(())
         } else {
-            Err(Stop::Path(format!("rows are missing: {}", missing.join("; "))))
+            Err(ImportStop::Path(format!("rows are missing: {}", missing.join("; "))))
         }
     }
 
     /// Has the store take rows; they are synced when this returns.
-    fn take(&mut self, batch: Batch, read: u64, outcome: &mut Imported) -> Result<(), Stop> {
+    fn take(&mut self, batch: Batch, read: u64, outcome: &mut Imported) -> Result<(), ImportStop> {
         let rows = batch.rows() as u64;
         for time_ns in batch.timestamps() {
             *outcome.hours.entry(time_ns.div_euclid(HOUR_NS)).or_default() += 1;
         }
         if let Some(open) = self.open.take() {
-            self.store = Some(open().map_err(Stop::Store)?);
+            self.store = Some(open().map_err(ImportStop::Store)?);
         }
         let Some(store) = &self.store else { return Ok(()) };
         self.runtime.block_on(store.accept(vec![batch])).map_err(|error| match error {
-            SinkError::Refused(_) => Stop::Path(causes(&error)),
-            error => Stop::Store(Failure::caused(Exit::Io, "the store takes no rows", error)),
+            SinkError::Refused(_) => ImportStop::Path(causes(&error)),
+            error => ImportStop::Store(Failure::caused(Exit::Io, "the store takes no rows", error)),
         })?;
         outcome.rows += rows;
         self.progress.draw(rows, read);
@@ -272,7 +272,7 @@ impl<O: FnOnce() -> Result<Arc<Store>, Failure>> Importer<O> {
 }
 
 /// How far the import is, on a terminal.
-struct Progress {
+struct ImportProgress {
     paths: usize,
     paths_done: usize,
     bytes_done: u64,
@@ -282,7 +282,7 @@ struct Progress {
     drawn: Instant,
 }
 
-impl Progress {
+impl ImportProgress {
     fn next(&mut self, bytes: u64) {
         self.paths_done += 1;
         self.bytes_done += bytes;

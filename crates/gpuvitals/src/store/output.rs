@@ -9,7 +9,7 @@ use crate::terminal;
 
 /// Flags of each of them.
 #[derive(Debug, Args)]
-pub(super) struct Output {
+pub(super) struct StoreOutput {
     /// Print the outcome as JSON
     #[arg(long)]
     json: bool,
@@ -25,7 +25,7 @@ pub(super) fn failed(doing: &str) -> impl FnOnce(StoreError) -> Failure + use<> 
     }
 }
 
-impl Output {
+impl StoreOutput {
     pub(super) fn print(
         &self,
         json: &serde_json::Value,

@@ -105,7 +105,7 @@ impl Status {
 
 /// The source of the rows, and its progress.
 #[derive(Serialize)]
-struct Shown {
+struct SourceStatus {
     kind: &'static str,
     /// Everything that was read is published, and nothing more comes.
     ended: bool,
@@ -145,7 +145,7 @@ impl StatusView for Status {
     fn source(&self) -> serde_json::Value {
         let (kind, progress) = &self.source;
         let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
-        let shown = Shown {
+        let shown = SourceStatus {
             kind,
             // Before the counts, so that those beside it are the last ones.
             ended: progress.has_ended(),
