@@ -19,7 +19,7 @@ use tokio_util::sync::CancellationToken;
 use tracing::Instrument;
 
 use crate::ask::{self, Ask, Rendered, View};
-use crate::cache::{Cache, Key, Now, Ready};
+use crate::cache::{Cache, CacheKey, Now, Ready};
 use crate::compress::Encoding;
 use crate::condition::StateRules;
 use crate::config::ApiConfig;
@@ -60,9 +60,9 @@ pub trait StatusView: Send + Sync {
 
 /// The gateway. Cheap to clone.
 #[derive(Clone)]
-pub struct Api(Arc<State>);
+pub struct Api(Arc<ApiState>);
 
-struct State {
+struct ApiState {
     config: ApiConfig,
     history: Arc<dyn History>,
     status: Arc<dyn StatusView>,
@@ -89,7 +89,7 @@ impl Api {
     pub fn new(config: ApiConfig, history: Arc<dyn History>, status: Arc<dyn StatusView>) -> Self {
         let (limits, stopping) = (&config.limits, CancellationToken::new());
         let recent = RecentChanges::new(limits.resume_bytes, config.clock.clone(), stopping.clone());
-        Self(Arc::new(State {
+        Self(Arc::new(ApiState {
             cache: Cache::new(config.cache_entries, limits.cache_bytes, limits.reuse),
             meter: Meter::default(),
             queries: Arc::new(Semaphore::new(limits.queries)),
@@ -150,7 +150,7 @@ impl Api {
 
     /// Judges the fleet every so often, until the gateway stops.
     pub(crate) async fn keep_watch(&self) {
-        let State { config, history, watch, past, stopping, .. } = self.0.as_ref();
+        let ApiState { config, history, watch, past, stopping, .. } = self.0.as_ref();
         let every = config.limits.judge_every.max(SHORTEST_WATCH);
         let mut ticks = tokio::time::interval(every);
         ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
@@ -209,7 +209,7 @@ impl Api {
             None => None,
         };
         let encoding = Encoding::accepted(headers);
-        let key = Key { ask: format!("{ask:?}"), encoding, past, said: state.watch.said() };
+        let key = CacheKey { ask: format!("{ask:?}"), encoding, past, said: state.watch.said() };
         let moment = past.map(|past| state.past.moment(&state.history, past, wall_ns));
         let (history, watch) = match &moment {
             Some(moment) => (&moment.history, &moment.watch),
@@ -242,7 +242,7 @@ impl Api {
         now: Now,
         (history, watch): (&Arc<dyn History>, &Arc<FleetWatch>),
     ) -> Result<Ready, ApiError> {
-        let State { config, status, queries, .. } = self.0.as_ref();
+        let ApiState { config, status, queries, .. } = self.0.as_ref();
         let limits = config.limits.clone();
         let waited = tokio::time::timeout(limits.request_timeout / 2, Arc::clone(queries).acquire_owned());
         let Ok(Ok(permit)) = waited.await else { return Err(ApiError::Overloaded) };
@@ -266,7 +266,7 @@ impl Api {
     /// The instants of the first and the newest row, nanoseconds UTC since 1970, if the rows are a recording; none: more come, or there is
     /// none.
     async fn recording(&self) -> Option<(i64, i64)> {
-        let State { config, history, status, .. } = self.0.as_ref();
+        let ApiState { config, history, status, .. } = self.0.as_ref();
         let after = status.recorded_after()?.max(config.stale_after);
         let fleet = history.fleet().await.ok()?.answer;
         let first_ns = fleet.gpus.iter().map(|gpu| gpu.first_seen_ns).min()?;
@@ -293,7 +293,7 @@ impl Api {
 
     /// The gateway's own statistics.
     pub(crate) fn gateway_stats(&self) -> GatewayStats {
-        let State { meter: counts, cache, config, streams, listener, started, .. } = self.0.as_ref();
+        let ApiState { meter: counts, cache, config, streams, listener, started, .. } = self.0.as_ref();
         GatewayStats {
             cache_hit_rate: counts.hit_rate(),
             cache_hits: counts.hits(),

@@ -20,7 +20,7 @@ const ENTRY_LEN: u64 = 256;
 
 /// The key of a cached answer.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub(crate) struct Key {
+pub(crate) struct CacheKey {
     /// The question.
     pub(crate) ask: String,
     /// How it is sent.
@@ -61,33 +61,33 @@ impl Ready {
 }
 
 #[derive(Debug, Clone)]
-struct Weight;
+struct BodyWeight;
 
-impl Weighter<Key, Ready> for Weight {
-    fn weight(&self, _key: &Key, ready: &Ready) -> u64 {
+impl Weighter<CacheKey, Ready> for BodyWeight {
+    fn weight(&self, _key: &CacheKey, ready: &Ready) -> u64 {
         u64::try_from(ready.body.len()).unwrap_or(u64::MAX).saturating_add(ENTRY_LEN)
     }
 }
 
-type Answers = quick_cache::sync::Cache<Key, Ready, Weight>;
-type Place<'a> = PlaceholderGuard<
+type CachedAnswers = quick_cache::sync::Cache<CacheKey, Ready, BodyWeight>;
+type AnswerPlace<'a> = PlaceholderGuard<
     'a,
-    Key,
+    CacheKey,
     Ready,
-    Weight,
+    BodyWeight,
     quick_cache::DefaultHashBuilder,
-    quick_cache::sync::DefaultLifecycle<Key, Ready>,
+    quick_cache::sync::DefaultLifecycle<CacheKey, Ready>,
 >;
 
 /// The ready answers.
 #[derive(Debug)]
 pub(crate) struct Cache {
-    answers: Answers,
+    answers: CachedAnswers,
     reuse: Duration,
 }
 
 /// The duty to make an answer for which others may wait; dropped, one of them takes it over.
-pub(crate) struct Making<'a>(Option<Place<'a>>);
+pub(crate) struct Making<'a>(Option<AnswerPlace<'a>>);
 
 impl Making<'_> {
     /// Passes the answer to the waiters and keeps it.
@@ -102,7 +102,7 @@ impl Making<'_> {
 impl Cache {
     /// About this many answers of this many bytes together.
     pub(crate) fn new(entries: usize, bytes: u64, reuse: Duration) -> Self {
-        Self { answers: Answers::with_weighter(entries, bytes, Weight), reuse }
+        Self { answers: CachedAnswers::with_weighter(entries, bytes, BodyWeight), reuse }
     }
 
     /// Bytes of ready answers.
@@ -111,7 +111,7 @@ impl Cache {
     }
 
     /// An answer that serves now, or the duty to make one. Waits while another makes it.
-    pub(crate) async fn get(&self, key: &Key, now: Now) -> Result<Ready, Making<'_>> {
+    pub(crate) async fn get(&self, key: &CacheKey, now: Now) -> Result<Ready, Making<'_>> {
         let asked = Instant::now();
         let serves = |ready: &Ready| {
             let age = asked.saturating_duration_since(ready.made);
@@ -166,7 +166,7 @@ mod tests {
     #[tokio::test]
     async fn of_those_who_ask_the_same_one_makes_the_answer() {
         let cache = Cache::new(10, 1 << 20, Duration::from_mins(1));
-        let key = Key { ask: "Catalogue".to_owned(), encoding: Encoding::Plain, past: None, said: 0 };
+        let key = CacheKey { ask: "Catalogue".to_owned(), encoding: Encoding::Plain, past: None, said: 0 };
         let Err(making) = cache.get(&key, NOW).await else { panic!("nothing is ready yet") };
         let mut second = std::pin::pin!(cache.get(&key, NOW));
         assert!(futures_util::poll!(second.as_mut()).is_pending());
@@ -179,7 +179,7 @@ mod tests {
     #[tokio::test]
     async fn who_waits_takes_over_when_the_maker_gives_up() {
         let cache = Cache::new(10, 1 << 20, Duration::from_mins(1));
-        let key = Key { ask: "Catalogue".to_owned(), encoding: Encoding::Plain, past: None, said: 0 };
+        let key = CacheKey { ask: "Catalogue".to_owned(), encoding: Encoding::Plain, past: None, said: 0 };
         let making = cache.get(&key, NOW).await.err();
         let mut second = std::pin::pin!(cache.get(&key, NOW));
         assert!(futures_util::poll!(second.as_mut()).is_pending());

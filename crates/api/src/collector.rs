@@ -40,7 +40,7 @@ pub trait CollectorView: Vitals {
     fn rows_stored(&self) -> u64;
 }
 
-struct State {
+struct CollectorApi {
     history: Arc<dyn History>,
     view: Arc<dyn CollectorView>,
     limits: Limits,
@@ -58,7 +58,7 @@ pub fn router(history: Arc<dyn History>, view: Arc<dyn CollectorView>) -> Router
         .route("/telemetry/{gpu}", get(telemetry))
         .merge(vitals::routes(vitals))
         .fallback(nothing)
-        .with_state(Arc::new(State { history, view, limits, queries, started: Instant::now() }))
+        .with_state(Arc::new(CollectorApi { history, view, limits, queries, started: Instant::now() }))
 }
 
 #[derive(Serialize)]
@@ -76,7 +76,7 @@ struct StatsAnswer {
     uptime_seconds: u64,
 }
 
-async fn stats(Shared(api): Shared<Arc<State>>) -> Result<Response, ApiError> {
+async fn stats(Shared(api): Shared<Arc<CollectorApi>>) -> Result<Response, ApiError> {
     let fleet = api.history.fleet().await?;
     let stats = api.history.stats();
     let (stored, gpus) = (api.view.rows_stored(), fleet.answer.gpus.len());
@@ -106,7 +106,7 @@ struct Row<'a> {
 }
 
 async fn telemetry(
-    Shared(api): Shared<Arc<State>>,
+    Shared(api): Shared<Arc<CollectorApi>>,
     Named(gpu): Named,
     Asked(wanted): Asked<RowsWanted>,
 ) -> Result<Response, ApiError> {

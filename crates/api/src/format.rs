@@ -102,8 +102,8 @@ pub(crate) fn csv(records: &RecordBatch) -> Vec<u8> {
         text(&mut out, name);
     }
     out.extend_from_slice(b"\r\n");
-    let columns: Vec<Column<'_>> =
-        names.iter().zip(records.columns()).map(|(name, array)| Column::of(name, array)).collect();
+    let columns: Vec<BatchColumn<'_>> =
+        names.iter().zip(records.columns()).map(|(name, array)| BatchColumn::of(name, array)).collect();
     for row in 0..records.num_rows() {
         for (at, column) in columns.iter().enumerate() {
             separate(&mut out, at);
@@ -166,7 +166,7 @@ fn text(out: &mut Vec<u8>, text: &str) {
 }
 
 /// A column of a batch.
-enum Column<'a> {
+enum BatchColumn<'a> {
     Time(&'a arrow_array::Int64Array),
     Int32(&'a arrow_array::Int32Array),
     Int64(&'a arrow_array::Int64Array),
@@ -177,7 +177,7 @@ enum Column<'a> {
     Nothing,
 }
 
-impl<'a> Column<'a> {
+impl<'a> BatchColumn<'a> {
     fn of(name: &str, array: &'a ArrayRef) -> Self {
         if let Some(numbers) = array.as_primitive_opt::<Int64Type>() {
             if name == "timestamp" { Self::Time(numbers) } else { Self::Int64(numbers) }

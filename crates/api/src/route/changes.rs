@@ -143,7 +143,7 @@ fn text(one: &GpuUse, column: IdentityColumn) -> Option<&str> {
 
 /// A job or pod on a node.
 #[derive(Debug)]
-struct Held<'a> {
+struct HeldNode<'a> {
     /// One of its GPUs.
     first: &'a GpuUse,
     gpus: Vec<&'a str>,
@@ -162,10 +162,10 @@ fn jobs(uses: &[GpuUse]) -> Vec<Change> {
         IdentityColumn::Pod,
         IdentityColumn::Job,
     ];
-    let mut held: BTreeMap<[Option<&str>; BY.len()], Held<'_>> = BTreeMap::new();
+    let mut held: BTreeMap<[Option<&str>; BY.len()], HeldNode<'_>> = BTreeMap::new();
     for one in uses.iter().filter(|one| one.is_held()) {
         let (from_ns, until_ns) = one.rows_ns;
-        let own = held.entry(BY.map(|column| text(one, column))).or_insert_with(|| Held {
+        let own = held.entry(BY.map(|column| text(one, column))).or_insert_with(|| HeldNode {
             first: one,
             gpus: Vec::new(),
             rows_ns: one.rows_ns,

@@ -47,12 +47,12 @@ pub(crate) struct ProcessesParams {
 #[derive(Debug)]
 pub(crate) struct ClustersAsk {
     of: ClusterSelection,
-    what: What,
+    what: ClustersQuestion,
 }
 
 /// What of them is asked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum What {
+enum ClustersQuestion {
     Clusters,
     Nodes,
     OneNode,
@@ -75,7 +75,8 @@ pub(crate) async fn list(
     headers: HeaderMap,
     Asked(NoParams {}): Asked<NoParams>,
 ) -> Answered {
-    api.answer(ClustersAsk { of: ClusterSelection::default(), what: What::Clusters }, &headers).await
+    api.answer(ClustersAsk { of: ClusterSelection::default(), what: ClustersQuestion::Clusters }, &headers)
+        .await
 }
 
 /// The GPU nodes of all clusters or of one, with their GPUs and the processes on them.
@@ -94,7 +95,7 @@ pub(crate) async fn nodes(
     headers: HeaderMap,
     Asked(params): Asked<ClusterParams>,
 ) -> Answered {
-    api.answer(ClustersAsk { of: params.selected(), what: What::Nodes }, &headers).await
+    api.answer(ClustersAsk { of: params.selected(), what: ClustersQuestion::Nodes }, &headers).await
 }
 
 /// One GPU node of a cluster.
@@ -120,7 +121,7 @@ pub(crate) async fn node_of_cluster(
 ) -> Answered {
     let Path((cluster, node)) = path.map_err(ParameterError::from)?;
     let of = ClusterSelection { cluster: Some(cluster), node: Some(node) };
-    api.answer(ClustersAsk { of, what: What::OneNode }, &headers).await
+    api.answer(ClustersAsk { of, what: ClustersQuestion::OneNode }, &headers).await
 }
 
 /// One GPU node by its name. If several clusters have a node of this name, `cluster_id` says which is meant.
@@ -142,7 +143,7 @@ pub(crate) async fn node(
     Asked(params): Asked<ClusterParams>,
 ) -> Answered {
     let of = ClusterSelection { node: Some(node), ..params.selected() };
-    api.answer(ClustersAsk { of, what: What::OneNode }, &headers).await
+    api.answer(ClustersAsk { of, what: ClustersQuestion::OneNode }, &headers).await
 }
 
 /// The processes on the GPUs of all clusters, of one, or of one node.
@@ -163,7 +164,11 @@ pub(crate) async fn processes(
 ) -> Answered {
     let cluster = given(params.cluster_id.as_ref()).map(str::to_owned);
     let node = given(params.node_name.as_ref()).map(str::to_owned);
-    api.answer(ClustersAsk { of: ClusterSelection { cluster, node }, what: What::Processes }, &headers).await
+    api.answer(
+        ClustersAsk { of: ClusterSelection { cluster, node }, what: ClustersQuestion::Processes },
+        &headers,
+    )
+    .await
 }
 
 /// GPUs, memory and means of all clusters together, or of one.
@@ -182,7 +187,7 @@ pub(crate) async fn summary(
     headers: HeaderMap,
     Asked(params): Asked<ClusterParams>,
 ) -> Answered {
-    api.answer(ClustersAsk { of: params.selected(), what: What::Summary }, &headers).await
+    api.answer(ClustersAsk { of: params.selected(), what: ClustersQuestion::Summary }, &headers).await
 }
 
 impl ClusterParams {
@@ -196,7 +201,7 @@ impl Ask for ClustersAsk {
 
     async fn answer(self, view: View) -> Result<Rendered, ApiError> {
         let mut selected = self.of.among(&view.clusters).map_err(|why| self.refused(&why))?;
-        if self.what == What::OneNode && selected.nodes.len() > 1 {
+        if self.what == ClustersQuestion::OneNode && selected.nodes.len() > 1 {
             let allowed = "the cluster that is meant: several have a node of this name";
             return Err(ApiError::Missing { name: "cluster_id", allowed });
         }
@@ -228,17 +233,17 @@ impl ClustersAsk {
         // Ages change with every moment.
         let until_ns = now_ns;
         match self.what {
-            What::Clusters => {
+            ClustersQuestion::Clusters => {
                 let all: Vec<_> = clusters.iter().map(|cluster| ClusterInfo::of(cluster, now_ns)).collect();
                 Body::until(until_ns, &all)
             }
-            What::Nodes => Body::until(until_ns, &nodes.iter().map(shown).collect::<Vec<_>>()),
-            What::OneNode => Body::until(until_ns, &nodes.first().map(shown)),
-            What::Processes => {
+            ClustersQuestion::Nodes => Body::until(until_ns, &nodes.iter().map(shown).collect::<Vec<_>>()),
+            ClustersQuestion::OneNode => Body::until(until_ns, &nodes.first().map(shown)),
+            ClustersQuestion::Processes => {
                 let readings = nodes.iter().filter_map(|(_, node)| node.reading.as_ref());
                 Body::until(until_ns, &readings.flat_map(|reading| reading.processes()).collect::<Vec<_>>())
             }
-            What::Summary => Body::until(until_ns, &self.of.summary(selected)),
+            ClustersQuestion::Summary => Body::until(until_ns, &self.of.summary(selected)),
         }
     }
 }

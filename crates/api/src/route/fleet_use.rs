@@ -173,7 +173,7 @@ struct Asking<'a> {
 }
 
 /// The lines of an answer.
-struct Found {
+struct FleetUseLines {
     whole: FleetUseLine,
     groups: Vec<FleetUseLine>,
     rest: Option<FleetUseLine>,
@@ -194,7 +194,7 @@ impl<'a> Asking<'a> {
         self.fleet.get(&one.gpu).map(|gpu| &gpu.identity)
     }
 
-    fn lines(&self, uses: &'a [GpuUse], steps: TimeSteps, top: usize) -> Found {
+    fn lines(&self, uses: &'a [GpuUse], steps: TimeSteps, top: usize) -> FleetUseLines {
         let mut groups: BTreeMap<Option<&str>, Vec<usize>> = BTreeMap::new();
         for (place, one) in uses.iter().enumerate() {
             if self.selector.selects(|column| self.text(one, column)) {
@@ -229,7 +229,7 @@ impl<'a> Asking<'a> {
             .map(|((name, places), line)| self.show(name, &of(&places), &line))
             .collect();
         let rest = if total > top { shown.pop() } else { None };
-        Found { whole: self.show(None, &of(&all), &whole), groups: shown, rest, total }
+        FleetUseLines { whole: self.show(None, &of(&all), &whole), groups: shown, rest, total }
     }
 
     fn show(&self, group: Option<String>, uses: &[&GpuUse], line: &Line<'_>) -> FleetUseLine {
@@ -260,7 +260,7 @@ impl<'a> Asking<'a> {
     }
 }
 
-impl Found {
+impl FleetUseLines {
     /// A row for each line and step in which a GPU reported.
     fn table(&self, by: &'static str, steps: TimeSteps) -> Result<RecordBatch, ArrowError> {
         let lines: Vec<(&str, &FleetUseLine)> = std::iter::once(("whole", &self.whole))

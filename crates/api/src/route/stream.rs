@@ -95,7 +95,7 @@ pub(crate) async fn stream(
     Asked(params): Asked<StreamParams>,
 ) -> Answered {
     let fleet = api.history().fleet().await?;
-    let filter = Filter::parse(&params, &fleet).await?;
+    let filter = StreamFilter::parse(&params, &fleet).await?;
     let permit = api.stream_permit()?;
     let opening = Opening::of(&api, &headers, fleet.missing);
     let partial = ask::partial(&opening.missing);
@@ -136,7 +136,7 @@ impl Opening {
 fn events(
     api: Api,
     opening: Opening,
-    mut filter: Filter,
+    mut filter: StreamFilter,
     permit: OwnedSemaphorePermit,
 ) -> impl Stream<Item = Result<Bytes, Infallible>> {
     async_stream::stream! {
@@ -196,7 +196,7 @@ fn lagged(api: &Api, missed: u64, place: Option<StreamPlace>) -> Bytes {
 
 /// A client's filter.
 #[derive(Debug)]
-struct Filter {
+struct StreamFilter {
     /// Keys of GPUs; none means all, if there are no names to resolve either.
     gpus: HashSet<Arc<str>>,
     /// Names that were no GPU's when the fleet was last looked at.
@@ -207,7 +207,7 @@ struct Filter {
     selector: Selector,
 }
 
-impl Filter {
+impl StreamFilter {
     async fn parse(params: &StreamParams, fleet: &Part<Arc<Fleet>>) -> Result<Self, ApiError> {
         let mut filter = Self {
             gpus: HashSet::new(),

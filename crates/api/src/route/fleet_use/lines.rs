@@ -9,14 +9,14 @@ use crate::route::usage::card_of;
 
 /// A sum over GPUs, and of how many.
 #[derive(Debug, Clone, Copy, Default)]
-struct Sum {
+struct GpuSum {
     sum: f64,
     gpus: f64,
 }
 
 /// What is added up.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-enum What {
+enum LineMeasure {
     Reports,
     Held,
     Idle,
@@ -27,14 +27,14 @@ enum What {
 /// One line: of each step what some GPUs did in it on average.
 #[derive(Debug)]
 pub(super) struct Line<'a> {
-    steps: Vec<[Sum; 5]>,
+    steps: Vec<[GpuSum; 5]>,
     /// Cards with instances that are in a sum: their instances are none beside them.
-    cards: HashSet<(What, usize, &'a str)>,
+    cards: HashSet<(LineMeasure, usize, &'a str)>,
 }
 
 /// Seconds that a GPU reported in a step, and that its power was sampled, under any holder.
 #[derive(Debug, Clone, Copy, Default)]
-struct Seen {
+struct ReportedTime {
     seconds: f64,
     power_s: f64,
 }
@@ -55,9 +55,9 @@ pub(super) fn of<'a>(
     let instances = uses.iter().filter_map(|one| card_of(&one.gpu));
     let cards: HashSet<&str> = instances.collect();
     let mut line_of = line_of.iter();
-    let mut seen = vec![Seen::default(); steps.count];
+    let mut seen = vec![ReportedTime::default(); steps.count];
     for of_gpu in uses.chunk_by(|one, next| one.gpu == next.gpu) {
-        seen.fill(Seen::default());
+        seen.fill(ReportedTime::default());
         for (one, step) in of_gpu.iter().filter_map(|one| Some((one, step_of(one)?))) {
             let Some(seen) = seen.get_mut(step) else { continue };
             seen.seconds += one.held.seconds;
@@ -82,17 +82,17 @@ impl<'a> Line<'a> {
     }
 
     /// Adds what a GPU did under a holder in a step. A card comes before its instances.
-    fn add(&mut self, one: &'a GpuUse, step: usize, seen: Seen, has_instances: bool) {
+    fn add(&mut self, one: &'a GpuUse, step: usize, seen: ReportedTime, has_instances: bool) {
         let held = &one.held;
         if held.seconds > 0.0 {
             let share = held.seconds / seen.seconds;
             let of_time = |seconds: Option<f64>| seconds.map(|seconds| seconds / seen.seconds);
             let is_held = one.is_held();
             let parts = [
-                (What::Reports, Some(share)),
-                (What::Held, is_held.then_some(share)),
-                (What::Idle, of_time(held.idle_s).filter(|_| is_held)),
-                (What::Busy, of_time(held.busy_s)),
+                (LineMeasure::Reports, Some(share)),
+                (LineMeasure::Held, is_held.then_some(share)),
+                (LineMeasure::Idle, of_time(held.idle_s).filter(|_| is_held)),
+                (LineMeasure::Busy, of_time(held.busy_s)),
             ];
             for (what, part) in parts {
                 let Some(part) = part else { continue };
@@ -108,55 +108,55 @@ impl<'a> Line<'a> {
         }
         if held.power.seconds > 0.0 {
             let watts = held.power.joules / seen.power_s;
-            self.sum(What::Power, step, watts, held.power.seconds / seen.power_s);
+            self.sum(LineMeasure::Power, step, watts, held.power.seconds / seen.power_s);
         }
     }
 
-    fn sum(&mut self, what: What, step: usize, part: f64, gpus: f64) {
+    fn sum(&mut self, what: LineMeasure, step: usize, part: f64, gpus: f64) {
         if let Some(sum) = self.steps.get_mut(step).and_then(|sums| sums.get_mut(what as usize)) {
             sum.sum += part;
             sum.gpus += gpus;
         }
     }
 
-    fn each(&self, value: impl Fn(&dyn Fn(What) -> Sum) -> Option<f64>) -> Vec<Option<f64>> {
-        let of = |sums: &[Sum; 5]| value(&|what| sums.get(what as usize).copied().unwrap_or_default());
+    fn each(&self, value: impl Fn(&dyn Fn(LineMeasure) -> GpuSum) -> Option<f64>) -> Vec<Option<f64>> {
+        let of = |sums: &[GpuSum; 5]| value(&|what| sums.get(what as usize).copied().unwrap_or_default());
         self.steps.iter().map(of).collect()
     }
 
     /// GPUs that report.
     pub(super) fn gpus(&self) -> Vec<Option<f64>> {
-        self.each(|of| Some(of(What::Reports).sum).filter(|gpus| *gpus > 0.0))
+        self.each(|of| Some(of(LineMeasure::Reports).sum).filter(|gpus| *gpus > 0.0))
     }
 
     /// Those of them that somebody holds.
     pub(super) fn held(&self) -> Vec<Option<f64>> {
-        self.each(|of| (of(What::Reports).gpus > 0.0).then(|| of(What::Held).sum))
+        self.each(|of| (of(LineMeasure::Reports).gpus > 0.0).then(|| of(LineMeasure::Held).sum))
     }
 
     /// Those of these that do nothing; none if nothing is known of any.
     pub(super) fn idle(&self) -> Vec<Option<f64>> {
         self.each(|of| {
-            let (held, idle) = (of(What::Held), of(What::Idle));
-            (of(What::Reports).gpus > 0.0 && (held.gpus <= 0.0 || idle.gpus > 0.0)).then_some(idle.sum)
+            let (held, idle) = (of(LineMeasure::Held), of(LineMeasure::Idle));
+            (of(LineMeasure::Reports).gpus > 0.0 && (held.gpus <= 0.0 || idle.gpus > 0.0)).then_some(idle.sum)
         })
     }
 
     /// Mean utilisation of those of which it is known, %.
     pub(super) fn utilization(&self) -> Vec<Option<f64>> {
         self.each(|of| {
-            let busy = of(What::Busy);
+            let busy = of(LineMeasure::Busy);
             (busy.gpus > 0.0).then(|| 100.0 * busy.sum / busy.gpus)
         })
     }
 
     /// Power together, watts.
     pub(super) fn power(&self) -> Vec<Option<f64>> {
-        self.each(|of| (of(What::Power).gpus > 0.0).then(|| of(What::Power).sum))
+        self.each(|of| (of(LineMeasure::Power).gpus > 0.0).then(|| of(LineMeasure::Power).sum))
     }
 
     /// How many GPUs the power is of.
     pub(super) fn with_power(&self) -> Vec<Option<f64>> {
-        self.each(|of| Some(of(What::Power).gpus).filter(|gpus| *gpus > 0.0))
+        self.each(|of| Some(of(LineMeasure::Power).gpus).filter(|gpus| *gpus > 0.0))
     }
 }

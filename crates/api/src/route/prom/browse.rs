@@ -26,13 +26,13 @@ const LIKE_PROMETHEUS: &str = "3.0.0";
 /// What a query editor asks for.
 #[derive(Debug)]
 struct BrowseAsk {
-    what: What,
+    what: BrowseQuestion,
     wanted: WantedSeries,
     limit: usize,
 }
 
 #[derive(Debug)]
-enum What {
+enum BrowseQuestion {
     Series,
     Labels,
     Values(String),
@@ -62,7 +62,7 @@ pub(crate) async fn list_series(
     if parameters.selectors().is_empty() {
         return Err(PromFailure::bad("no match[] parameter provided".to_owned()));
     }
-    browse(&api, &headers, &parameters, What::Series).await
+    browse(&api, &headers, &parameters, BrowseQuestion::Series).await
 }
 
 /// The names of the labels that series have.
@@ -86,7 +86,7 @@ pub(crate) async fn list_labels(
     headers: HeaderMap,
     parameters: Parameters,
 ) -> Result<Response, PromFailure> {
-    browse(&api, &headers, &parameters, What::Labels).await
+    browse(&api, &headers, &parameters, BrowseQuestion::Labels).await
 }
 
 /// The texts that a label has.
@@ -115,14 +115,14 @@ pub(crate) async fn list_values(
     if !is_label_name(&name) {
         return Err(PromFailure::bad(format!("invalid label name: {name:?}")));
     }
-    browse(&api, &headers, &parameters, What::Values(name)).await
+    browse(&api, &headers, &parameters, BrowseQuestion::Values(name)).await
 }
 
 async fn browse(
     api: &Api,
     headers: &HeaderMap,
     parameters: &Parameters,
-    what: What,
+    what: BrowseQuestion,
 ) -> Result<Response, PromFailure> {
     let (start_ns, end_ns) = parameters.range()?;
     let wanted = WantedSeries { selectors: parameters.selectors(), start_ns, end_ns };
@@ -135,17 +135,19 @@ impl Ask for BrowseAsk {
         let Self { what, wanted, limit } = self;
         let history = view.history.as_ref();
         let found = match &what {
-            What::Series => listed(series(history, &wanted).await, Listed::Series),
-            What::Labels => listed(label_names(history, &wanted).await, Listed::Texts),
-            What::Values(name) => listed(label_values(history, name, &wanted).await, Listed::Texts),
+            BrowseQuestion::Series => listed(series(history, &wanted).await, BrowseList::Series),
+            BrowseQuestion::Labels => listed(label_names(history, &wanted).await, BrowseList::Texts),
+            BrowseQuestion::Values(name) => {
+                listed(label_values(history, name, &wanted).await, BrowseList::Texts)
+            }
         };
         let Part { answer, missing } = found.map_err(ApiError::Prom)?;
         view.render(missing, move |_, partial| {
             let (data, count): (Vec<Value>, usize) = match answer {
-                Listed::Series(all) => {
+                BrowseList::Series(all) => {
                     (all.iter().take(limit).map(labels_of).map(Value::Object).collect(), all.len())
                 }
-                Listed::Texts(all) => {
+                BrowseList::Texts(all) => {
                     let count = all.len();
                     (all.into_iter().take(limit).map(Value::String).collect(), count)
                 }
@@ -162,12 +164,15 @@ impl Ask for BrowseAsk {
 }
 
 /// What a query editor gets.
-enum Listed {
+enum BrowseList {
     Series(Vec<SeriesLabels>),
     Texts(BTreeSet<String>),
 }
 
-fn listed<T>(found: Result<Part<T>, PromError>, of: fn(T) -> Listed) -> Result<Part<Listed>, PromError> {
+fn listed<T>(
+    found: Result<Part<T>, PromError>,
+    of: fn(T) -> BrowseList,
+) -> Result<Part<BrowseList>, PromError> {
     found.map(|Part { answer, missing }| Part { answer: of(answer), missing })
 }
 
