@@ -27,14 +27,14 @@ const QUIET_NS: i64 = 10_000_000_000;
 /// Finds events. The first row of a GPU says how it is: what happened before is none.
 #[derive(Debug, Default)]
 pub struct HealthEvents {
-    gpus: HashMap<Arc<str>, Gpu>,
+    gpus: HashMap<Arc<str>, SeenGpu>,
     /// Number of the last event since the start.
     sequence: i64,
 }
 
 /// A GPU by the rows so far.
 #[derive(Debug, Default)]
-struct Gpu {
+struct SeenGpu {
     xids: Option<i64>,
     ecc: Option<i64>,
     ras: Option<i64>,
@@ -44,7 +44,7 @@ struct Gpu {
     is_lost: bool,
 }
 
-struct Columns<'a> {
+struct EventColumns<'a> {
     xid_count: Option<MetricColumn<'a>>,
     xid_last: Option<MetricColumn<'a>>,
     ecc: Option<MetricColumn<'a>>,
@@ -55,7 +55,7 @@ struct Columns<'a> {
 }
 
 /// An event of a row.
-struct Event {
+struct RowEvent {
     kind: &'static str,
     code: Option<i64>,
     detail: String,
@@ -66,12 +66,12 @@ impl HealthEvents {
     /// GPU come in the order of time.
     pub fn of(&mut self, batch: &Batch) -> Option<Batch> {
         let keys = RowKeys::of(batch.records(), batch.table()).ok()?;
-        let (columns, blanks) = (Columns::of(batch), Blanks::of(batch));
+        let (columns, blanks) = (EventColumns::of(batch), Blanks::of(batch));
         let mut builder = BatchBuilder::new(Table::GpuHealthEvents);
         for (row, (id, &time_ns)) in keys.ids.iter().zip(batch.timestamps()).enumerate() {
             let Some(key) = keys.keys.get(*id as usize) else { continue };
             if !self.gpus.contains_key(key) {
-                self.gpus.insert(Arc::clone(key), Gpu::default());
+                self.gpus.insert(Arc::clone(key), SeenGpu::default());
             }
             let Some(gpu) = self.gpus.get_mut(key) else { continue };
             let found = if blanks.has(row) {
@@ -79,7 +79,7 @@ impl HealthEvents {
             } else {
                 gpu.row(&columns, row, time_ns)
             };
-            for Event { kind, code, detail } in found {
+            for RowEvent { kind, code, detail } in found {
                 self.sequence += 1;
                 let event = NewEvent {
                     at_ns: time_ns,
@@ -96,7 +96,7 @@ impl HealthEvents {
     }
 }
 
-impl<'a> Columns<'a> {
+impl<'a> EventColumns<'a> {
     fn of(batch: &'a Batch) -> Self {
         Self {
             xid_count: batch.metric(XID_COUNT),
@@ -117,9 +117,9 @@ impl<'a> Columns<'a> {
     }
 }
 
-impl Gpu {
+impl SeenGpu {
     /// A row without a value: it is lost, unless it sleeps or was never there.
-    fn blank(&mut self, batch: &Batch, key: &str) -> Option<Event> {
+    fn blank(&mut self, batch: &Batch, key: &str) -> Option<RowEvent> {
         let mut reasons = batch
             .absences()
             .iter()
@@ -134,13 +134,13 @@ impl Gpu {
         self.is_lost = true;
         let so_far = if self.is_known { "it reports nothing any more" } else { "it cannot be read" };
         let detail = format!("{so_far}: {}", reason.as_str());
-        Some(Event { kind: "lost", code: None, detail })
+        Some(RowEvent { kind: "lost", code: None, detail })
     }
 
-    fn row(&mut self, columns: &Columns<'_>, row: usize, time_ns: i64) -> Vec<Event> {
+    fn row(&mut self, columns: &EventColumns<'_>, row: usize, time_ns: i64) -> Vec<RowEvent> {
         let mut found = Vec::new();
         if std::mem::take(&mut self.is_lost) {
-            found.push(Event { kind: "back", code: None, detail: "it reports again".to_owned() });
+            found.push(RowEvent { kind: "back", code: None, detail: "it reports again".to_owned() });
         }
         self.is_known = true;
         // The agent counts XIDs from its own start, so the first count has only new ones.
@@ -149,14 +149,14 @@ impl Gpu {
             let code = whole(columns.xid_last, row);
             let last = code.map_or_else(|| "XID".to_owned(), xid::named);
             let detail = if new > 1 { format!("{new} XIDs, the last {last}") } else { last };
-            found.push(Event { kind: "xid", code, detail });
+            found.push(RowEvent { kind: "xid", code, detail });
         }
         let errors = [("ecc", columns.ecc, &mut self.ecc), ("ras", columns.ras, &mut self.ras)];
         for (kind, column, before) in errors {
             if let Some(new) = risen(before, whole(column, row)) {
                 let (name, plural) = (kind.to_uppercase(), if new == 1 { "" } else { "s" });
                 let detail = format!("{new} uncorrectable {name} error{plural}");
-                found.push(Event { kind, code: Some(new), detail });
+                found.push(RowEvent { kind, code: Some(new), detail });
             }
         }
         if let Some(limit) = self.limit(columns, row) {
@@ -165,14 +165,14 @@ impl Gpu {
             if is_new {
                 let masked = columns.reasons(row).map(|(mask, names)| (Some(mask), names));
                 let (code, detail) = masked.unwrap_or_else(|| (None, limit.to_owned()));
-                found.push(Event { kind: "throttle", code, detail });
+                found.push(RowEvent { kind: "throttle", code, detail });
             }
         }
         found
     }
 
     /// What holds the clocks down now, if anything does. Where the driver has a mask of reasons, that says more.
-    fn limit(&mut self, columns: &Columns<'_>, row: usize) -> Option<&'static str> {
+    fn limit(&mut self, columns: &EventColumns<'_>, row: usize) -> Option<&'static str> {
         if let Some(steps) = columns.steps.at(row) {
             let shares = self.residency.read(steps).filter(|shares| shares.any() > 0.0)?;
             return Some(if shares.heat > shares.power { "thermal limit" } else { "power limit" });

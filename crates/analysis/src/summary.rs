@@ -52,7 +52,7 @@ const HOST_COUNTERS: [MetricId; 3] =
 pub struct Summary {
     gap_ns: i64,
     system_gap_ns: i64,
-    gpus: Vec<(Key, GpuTally)>,
+    gpus: Vec<(GpuKey, GpuTally)>,
     hosts: Vec<(Identity, HostTally)>,
     left_out: u64,
 }
@@ -161,7 +161,7 @@ pub struct HostSummary {
 }
 
 #[derive(Debug, PartialEq, Eq)]
-struct Key {
+struct GpuKey {
     uuid: String,
     partition: Option<String>,
 }
@@ -246,7 +246,7 @@ impl Summary {
 
     /// Index of a GPU; none if it has no name or there are too many.
     fn gpu(&mut self, identity: Identity) -> Option<usize> {
-        let key = Key {
+        let key = GpuKey {
             uuid: identity.uuid()?.to_owned(),
             partition: identity.get(IdentityColumn::Partition).map(str::to_owned),
         };

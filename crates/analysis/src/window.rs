@@ -61,7 +61,7 @@ impl Stats {
 #[derive(Debug, Clone)]
 pub struct Windows {
     length_ns: i64,
-    open: Option<Open>,
+    open: Option<OpenWindow>,
     channels: Vec<Stats>,
     closed_end_ns: Option<i64>,
     closed: Vec<Option<WindowSummary>>,
@@ -69,7 +69,7 @@ pub struct Windows {
 }
 
 #[derive(Debug, Clone, Copy)]
-struct Open {
+struct OpenWindow {
     start_ns: i64,
     /// Whether it was observed from its beginning on: from its first instant, or from the window before.
     whole: bool,
@@ -110,7 +110,7 @@ impl Windows {
         }
         self.close();
         let whole = timestamp_ns == start_ns || self.closed_end_ns == Some(start_ns);
-        self.open = Some(Open { start_ns, whole });
+        self.open = Some(OpenWindow { start_ns, whole });
         true
     }
 

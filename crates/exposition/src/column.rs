@@ -33,13 +33,13 @@ pub struct ColumnSeries {
     /// The column; none: the series is 1 wherever the GPU has values.
     pub column: Option<MetricId>,
     scale: Scale,
-    instead: Option<Instead>,
+    instead: Option<StandIn>,
     labels: LabelSet,
 }
 
 /// A column that stands in for a GPU that has no value in the first.
 #[derive(Debug, Clone, Copy)]
-struct Instead {
+struct StandIn {
     column: MetricId,
     scale: Scale,
     /// Whether it stands in for NVIDIA's GPUs, too.
@@ -71,10 +71,10 @@ impl ColumnSeries {
     fn of(family: &FamilyPlan, line: &Line) -> Option<Self> {
         let (column, scale, instead) = match (line.reading, line.metric) {
             (Reading::Latest(column, instead, scale), _) => {
-                (Some(column), scale, instead.map(|column| Instead { column, scale, of_nvidia: true }))
+                (Some(column), scale, instead.map(|column| StandIn { column, scale, of_nvidia: true }))
             }
             (Reading::Active { counter, scale, load, load_scale }, _) => {
-                (Some(counter), scale, Some(Instead { column: load, scale: load_scale, of_nvidia: false }))
+                (Some(counter), scale, Some(StandIn { column: load, scale: load_scale, of_nvidia: false }))
             }
             // A scrape computes them for a GPU whose driver does not report them; rows do not have them then.
             (Reading::LinkRate(scale), _) => (Some(LINK_RATE), scale, None),

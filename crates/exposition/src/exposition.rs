@@ -15,7 +15,7 @@ use crate::gpu::Gpu;
 use crate::labels::LabelSet;
 use crate::plan::Plan;
 use crate::reading::{Reading, host_measured_ns, host_number};
-use crate::scrape::{Scrape, Text, Typed};
+use crate::scrape::{Scrape, TextScrape, TypedScrape};
 use crate::status::DeviceStatus;
 use crate::values::Values;
 
@@ -86,7 +86,7 @@ impl Exposition {
         out: &mut Vec<u8>,
     ) {
         out.clear();
-        let mut text = Text::new(format, out);
+        let mut text = TextScrape::new(format, out);
         self.scrape(now_ns, devices, &mut text);
         text.finish();
         for family in own {
@@ -100,7 +100,7 @@ impl Exposition {
     /// The families of the given devices and the host, with the values that [`Exposition::render`] writes at
     /// `now_ns`. A family of several OpenTelemetry names comes once for each.
     pub fn families(&mut self, now_ns: i64, devices: &[DeviceStatus]) -> Vec<Family> {
-        let mut typed = Typed::at(now_ns);
+        let mut typed = TypedScrape::at(now_ns);
         self.scrape(now_ns, devices, &mut typed);
         typed.families
     }

@@ -14,7 +14,7 @@ use gpuvitals_core::{Identity, MetricId};
 use crate::family::FamilyPlan;
 use crate::plan::fleet;
 use crate::reading::Reading;
-use crate::scrape::{Scrape as _, Typed};
+use crate::scrape::{Scrape as _, TypedScrape};
 
 /// A value is shown until this much has passed since it was measured; as long as Prometheus itself takes a sample for
 /// present, for those that are read once a minute.
@@ -44,13 +44,13 @@ impl FleetExposition {
         let firsts = (0..fleet.gpus.len()).step_by(PART_GPUS);
         firsts.filter_map(move |first| {
             let gpus = fleet.gpus.iter().skip(first).take(PART_GPUS);
-            let present: Vec<_> = gpus.filter_map(|gpu| Present::of(gpu, now_ns)).collect();
+            let present: Vec<_> = gpus.filter_map(|gpu| PresentGpu::of(gpu, now_ns)).collect();
             (!present.is_empty()).then(|| self.families(&present, now_ns))
         })
     }
 
-    fn families(&self, present: &[Present<'_>], now_ns: i64) -> Vec<Family> {
-        let mut typed = Typed::at(now_ns);
+    fn families(&self, present: &[PresentGpu<'_>], now_ns: i64) -> Vec<Family> {
+        let mut typed = TypedScrape::at(now_ns);
         for family in &self.plan {
             typed.family(family);
             for line in family.lines() {
@@ -67,7 +67,7 @@ impl FleetExposition {
 }
 
 /// A GPU with a new row.
-struct Present<'a> {
+struct PresentGpu<'a> {
     identity: &'a Identity,
     gpu: &'a GpuState,
     /// Whether its newest row has values.
@@ -75,7 +75,7 @@ struct Present<'a> {
     now_ns: i64,
 }
 
-impl<'a> Present<'a> {
+impl<'a> PresentGpu<'a> {
     fn of(gpu: &'a GpuState, now_ns: i64) -> Option<Self> {
         let is_up = gpu.latest.iter().any(|(_, latest)| latest.timestamp_ns == gpu.last_seen_ns);
         is_within(FRESH, gpu.last_seen_ns, now_ns).then_some(Self {

@@ -67,7 +67,7 @@ impl Meters {
     /// Takes these rows of a batch, over the monotonic clock if they have it.
     pub(crate) fn take(&mut self, batch: &Batch, rows: &[usize]) {
         let times = batch.monotonic().unwrap_or_else(|| batch.timestamps());
-        let columns = Columns::of(batch);
+        let columns = MeterColumns::of(batch);
         let counted: Vec<_> = self.reasons.iter().map(|(id, _)| batch.metric(*id)).collect();
         for &row in rows {
             let Some(&time_ns) = times.get(row) else { continue };
@@ -136,7 +136,7 @@ impl Meters {
         limit_ns
     }
 
-    fn hold(&mut self, columns: &Columns<'_>, row: usize, time_ns: i64, gap_max_ns: i64) {
+    fn hold(&mut self, columns: &MeterColumns<'_>, row: usize, time_ns: i64, gap_max_ns: i64) {
         let Some(held) = columns.throttle.at(row, &mut self.residency) else { return };
         let add = if held.is_share { Integral::mean } else { Integral::state };
         add(&mut self.throttled, time_ns, held.any, gap_max_ns);
@@ -154,14 +154,14 @@ impl Meters {
     }
 }
 
-struct Columns<'a> {
+struct MeterColumns<'a> {
     blanks: Blanks<'a>,
     energy: EnergyColumns<'a>,
     busy: Option<MetricColumn<'a>>,
     throttle: ThrottleColumns<'a>,
 }
 
-impl<'a> Columns<'a> {
+impl<'a> MeterColumns<'a> {
     fn of(batch: &'a Batch) -> Self {
         Self {
             blanks: Blanks::of(batch),

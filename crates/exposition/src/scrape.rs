@@ -21,14 +21,14 @@ pub(crate) trait Scrape {
 
 /// Text. A scrape takes well under a millisecond: names, fixed labels and labels of GPUs are copied from
 /// prepared text.
-pub(crate) struct Text<'a> {
+pub(crate) struct TextScrape<'a> {
     format: Format,
     out: &'a mut Vec<u8>,
     /// Beginning and end of the present family's head.
     head: (usize, usize),
 }
 
-impl<'a> Text<'a> {
+impl<'a> TextScrape<'a> {
     pub(crate) fn new(format: Format, out: &'a mut Vec<u8>) -> Self {
         let start = out.len();
         Self { format, out, head: (start, start) }
@@ -54,7 +54,7 @@ impl<'a> Text<'a> {
     }
 }
 
-impl Scrape for Text<'_> {
+impl Scrape for TextScrape<'_> {
     fn family(&mut self, plan: &FamilyPlan) {
         self.finish();
         let start = self.out.len();
@@ -82,7 +82,7 @@ impl Scrape for Text<'_> {
 }
 
 /// Typed families.
-pub(crate) struct Typed {
+pub(crate) struct TypedScrape {
     pub(crate) families: Vec<Family>,
     now_ns: i64,
     /// The present family, without samples.
@@ -91,7 +91,7 @@ pub(crate) struct Typed {
     is_begun: bool,
 }
 
-impl Typed {
+impl TypedScrape {
     /// Those of a scrape at this time.
     pub(crate) fn at(now_ns: i64) -> Self {
         Self { families: Vec::new(), now_ns, head: None, is_begun: false }
@@ -112,7 +112,7 @@ impl Typed {
     }
 }
 
-impl Scrape for Typed {
+impl Scrape for TypedScrape {
     fn family(&mut self, plan: &FamilyPlan) {
         self.head = Some(plan.family.clone());
         self.is_begun = false;

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use crate::error::PromError;
-use crate::expr::{Binary, BinaryOp, Grouping, Many};
+use crate::expr::{Binary, BinaryOp, Grouping, ManySide};
 use crate::labels::{NAME, SeriesLabels};
 use crate::series::{PromSeries, Values, map, nameless, series_of, unique};
 
@@ -116,7 +116,7 @@ impl Binary {
     }
 
     fn matched(&self, left: Vec<PromSeries>, right: Vec<PromSeries>) -> Result<Vec<PromSeries>, PromError> {
-        let is_swapped = matches!(self.many, Many::Right(_));
+        let is_swapped = matches!(self.many, ManySide::Right(_));
         let (many, one) = if is_swapped { (right, left) } else { (left, right) };
         let mut sides: Sides = HashMap::new();
         for series in one {
@@ -140,7 +140,7 @@ impl Binary {
             let group = self.on.of(&series.labels);
             let Some(others) = sides.get(&group) else { continue };
             let pairs = self.pairs(&series, others, is_swapped);
-            if self.many == Many::Neither {
+            if self.many == ManySide::Neither {
                 // A pair that the comparison filters out is not a match.
                 let taken = taken.entry(group.clone()).or_insert_with(|| vec![false; count]);
                 for (step, taken) in taken.iter_mut().enumerate() {
@@ -177,7 +177,7 @@ impl Binary {
     fn labels(&self, many: &SeriesLabels, one: &SeriesLabels) -> SeriesLabels {
         let mut labels = if self.filters() { many.clone() } else { many.without_name() };
         let taken: &[Arc<str>] = match &self.many {
-            Many::Neither => {
+            ManySide::Neither => {
                 labels = match &self.on {
                     Grouping::By(names) => labels.kept(|name| names.iter().any(|by| **by == *name)),
                     Grouping::Without(names) => {
@@ -186,7 +186,7 @@ impl Binary {
                 };
                 &[]
             }
-            Many::Left(names) | Many::Right(names) => names,
+            ManySide::Left(names) | ManySide::Right(names) => names,
         };
         for name in taken {
             labels.copy(name, one);

@@ -55,7 +55,7 @@ async fn matched(
         texts.iter().map(|text| fetch_of(text, &mut room)).collect::<Result<Vec<_>, _>>()
     });
     let fetches = fetches.await??;
-    let Part { answer: there, missing } = There::of(history, wanted).await?;
+    let Part { answer: there, missing } = PresentSubjects::of(history, wanted).await?;
     let found = work(move || {
         let mut all = BTreeSet::new();
         for fetch in &fetches {
@@ -122,7 +122,7 @@ async fn texts(
         }
         return Ok(Part { answer: found, missing });
     }
-    let Part { answer: there, missing } = There::of(history, wanted).await?;
+    let Part { answer: there, missing } = PresentSubjects::of(history, wanted).await?;
     let job = work(move || {
         there.each_label(exported, |labels| take(labels, &mut found));
         found
@@ -139,14 +139,14 @@ fn fetch_of(selector: &str, room: &mut PatternRoom) -> Result<Fetch, PromError> 
 }
 
 /// GPUs and hosts with rows in a time.
-struct There {
+struct PresentSubjects {
     gpus: Vec<Arc<GpuState>>,
     hosts: BTreeSet<Arc<str>>,
     /// The metrics of hosts that have values.
     of_hosts: HashSet<MetricId>,
 }
 
-impl There {
+impl PresentSubjects {
     async fn of(history: &dyn History, wanted: &WantedSeries) -> Result<Part<Self>, PromError> {
         let WantedSeries { start_ns, end_ns, .. } = *wanted;
         if end_ns < start_ns {

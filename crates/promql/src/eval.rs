@@ -15,14 +15,14 @@ use crate::series::{PromSeries, Values, made, map, nameless, nan_last, series_of
 
 /// A series that a selector has found.
 #[derive(Debug, Clone)]
-pub(crate) struct Found {
+pub(crate) struct FoundSeries {
     pub(crate) labels: SeriesLabels,
     pub(crate) points: Points,
 }
 
 /// What is there to evaluate with.
 pub(crate) struct Evaluation<'a> {
-    pub(crate) found: &'a [Vec<Found>],
+    pub(crate) found: &'a [Vec<FoundSeries>],
     /// Asked now and then; true ends the evaluation.
     pub(crate) is_cancelled: &'a (dyn Fn() -> bool + Sync),
     /// Most values that selectors and functions of ranges give, and that their results give in turn, together.
@@ -121,7 +121,7 @@ impl Evaluation<'_> {
         }
     }
 
-    fn found(&self, fetch: usize) -> &[Found] {
+    fn found(&self, fetch: usize) -> &[FoundSeries] {
         self.found.get(fetch).map(Vec::as_slice).unwrap_or_default()
     }
 
@@ -208,7 +208,7 @@ impl Evaluation<'_> {
     }
 
     /// The series whose values a range is of.
-    pub(crate) fn ranged(&self, of: &Ranged) -> Result<Cow<'_, [Found]>, PromError> {
+    pub(crate) fn ranged(&self, of: &Ranged) -> Result<Cow<'_, [FoundSeries]>, PromError> {
         Ok(match of {
             Ranged::Fetch(fetch) => Cow::Borrowed(self.found(*fetch)),
             Ranged::Subquery(node, inner) => Cow::Owned(self.subquery(node, *inner)?),
@@ -216,11 +216,11 @@ impl Evaluation<'_> {
     }
 
     /// The values of a part at the instants of a subquery, as those of a series.
-    fn subquery(&self, node: &Node, inner: Grid) -> Result<Vec<Found>, PromError> {
+    fn subquery(&self, node: &Node, inner: Grid) -> Result<Vec<FoundSeries>, PromError> {
         let found = |series: PromSeries| {
             let points = inner.times().zip(series.values);
             let points = points.filter_map(|(time_ns, value)| Some(Point { time_ns, value: value? }));
-            Found { labels: series.labels, points: Points::Each(points.collect()) }
+            FoundSeries { labels: series.labels, points: Points::Each(points.collect()) }
         };
         Ok(match self.values(node, inner)? {
             Values::Vector(series) => series.into_iter().map(found).collect(),

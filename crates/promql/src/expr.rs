@@ -146,11 +146,11 @@ pub(crate) struct Binary {
     pub(crate) is_bool: bool,
     pub(crate) on: Grouping,
     /// Which side may have several series for one of the other, and the labels that it takes from there.
-    pub(crate) many: Many,
+    pub(crate) many: ManySide,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Many {
+pub(crate) enum ManySide {
     Neither,
     Left(Vec<Arc<str>>),
     Right(Vec<Arc<str>>),
@@ -497,16 +497,16 @@ fn grouping(modifier: &LabelModifier) -> Grouping {
     }
 }
 
-fn matching(modifier: Option<&BinModifier>) -> Result<(Grouping, Many), PromError> {
+fn matching(modifier: Option<&BinModifier>) -> Result<(Grouping, ManySide), PromError> {
     use parser::VectorMatchCardinality as Card;
-    let Some(modifier) = modifier else { return Ok((Grouping::Without(Vec::new()), Many::Neither)) };
+    let Some(modifier) = modifier else { return Ok((Grouping::Without(Vec::new()), ManySide::Neither)) };
     if modifier.fill_values.lhs.is_some() || modifier.fill_values.rhs.is_some() {
         return Err(PromError::Unsupported("fill".to_owned()));
     }
     let many = match &modifier.card {
-        Card::OneToOne | Card::ManyToMany => Many::Neither,
-        Card::ManyToOne(labels) => Many::Left(label_names(labels)),
-        Card::OneToMany(labels) => Many::Right(label_names(labels)),
+        Card::OneToOne | Card::ManyToMany => ManySide::Neither,
+        Card::ManyToOne(labels) => ManySide::Left(label_names(labels)),
+        Card::OneToMany(labels) => ManySide::Right(label_names(labels)),
     };
     let on = modifier.matching.as_ref().map_or(Grouping::Without(Vec::new()), grouping);
     Ok((on, many))

@@ -19,7 +19,7 @@ use gpuvitals_exposition::ColumnSeries;
 
 use crate::PromLimits;
 use crate::error::PromError;
-use crate::eval::Found;
+use crate::eval::FoundSeries;
 use crate::grid::Grid;
 use crate::lines::{Figures, HOLDER, Lines, Shape, columns_of, group_by, table_of};
 use crate::names::{self, Names};
@@ -40,7 +40,7 @@ const FIGURES_MIN: i64 = 4;
 /// What has been found, and what could not be read.
 #[derive(Debug, Default)]
 pub(crate) struct Finding {
-    pub(crate) found: Vec<Vec<Found>>,
+    pub(crate) found: Vec<Vec<FoundSeries>>,
     pub(crate) missing: Vec<String>,
     /// What stands in for the values, in words.
     pub(crate) notes: Vec<String>,
@@ -97,7 +97,7 @@ struct Subjects {
 }
 
 /// A question about columns that hold a series.
-struct Question<'a> {
+struct SeriesQuestion<'a> {
     fetch: &'a Fetch,
     series: &'static ColumnSeries,
     columns: Vec<MetricId>,
@@ -106,14 +106,14 @@ struct Question<'a> {
 
 /// Steps of time: they begin at the multiples of their width plus a phase, nanoseconds.
 #[derive(Debug, Clone, Copy)]
-struct Steps {
+struct ReadSteps {
     width_ns: i64,
     phase_ns: i64,
     /// Whether they end with the instants, or up to a rollup's step before.
     is_exact: bool,
 }
 
-impl Steps {
+impl ReadSteps {
     /// Steps that end with the instants.
     fn ending_with(grid: Grid, width_ns: i64) -> Self {
         Self { width_ns, phase_ns: grid.start_ns.saturating_add(1), is_exact: true }
@@ -122,18 +122,24 @@ impl Steps {
 
 impl Reader<'_> {
     /// Reads a series of every GPU or host that passes.
-    async fn read(&mut self, fetch: &Fetch, series: &'static ColumnSeries) -> Result<Vec<Found>, PromError> {
+    async fn read(
+        &mut self,
+        fetch: &Fetch,
+        series: &'static ColumnSeries,
+    ) -> Result<Vec<FoundSeries>, PromError> {
         let Some(subjects) = self.subjects(fetch, series) else { return Ok(Vec::new()) };
         let columns = columns_of(series);
-        let mut points = self.points(&Question { fetch, series, columns, subjects }).await?;
+        let mut points = self.points(&SeriesQuestion { fetch, series, columns, subjects }).await?;
         if let Some((column, subjects)) = self.without(series, fetch, &points) {
-            points.extend(self.points(&Question { fetch, series, columns: vec![column], subjects }).await?);
+            points.extend(
+                self.points(&SeriesQuestion { fetch, series, columns: vec![column], subjects }).await?,
+            );
         }
         let found = points.into_iter().filter_map(|(group, points)| {
             let labels = names::labels(series, &self.identity(&group, series), fetch.exported)?;
-            names::passes(fetch, &labels).then_some(Found { labels, points })
+            names::passes(fetch, &labels).then_some(FoundSeries { labels, points })
         });
-        let mut found: Vec<Found> = found.collect();
+        let mut found: Vec<FoundSeries> = found.collect();
         found.sort_by(|one, other| one.labels.cmp(&other.labels));
         Ok(found)
     }
@@ -155,8 +161,8 @@ impl Reader<'_> {
     }
 
     /// Reads as little as will do.
-    async fn points(&mut self, question: &Question<'_>) -> Result<Vec<(GroupName, Points)>, PromError> {
-        let Question { fetch, .. } = question;
+    async fn points(&mut self, question: &SeriesQuestion<'_>) -> Result<Vec<(GroupName, Points)>, PromError> {
+        let SeriesQuestion { fetch, .. } = question;
         let shape = match fetch.needs {
             Needs::Newest => {
                 let steps = self.steps(question);
@@ -172,13 +178,13 @@ impl Reader<'_> {
             return self.values(question).await;
         }
         let width_ns = self.width(question)?;
-        self.kept(question, Steps { width_ns, phase_ns: 0, is_exact: false }, shape).await
+        self.kept(question, ReadSteps { width_ns, phase_ns: 0, is_exact: false }, shape).await
     }
 
     /// Steps of which every range consists, so that their figures are enough; none if each value is needed, or too many rows would be
     /// looked through.
-    fn shared(&self, question: &Question<'_>) -> Option<Steps> {
-        let Question { fetch, series, subjects, .. } = question;
+    fn shared(&self, question: &SeriesQuestion<'_>) -> Option<ReadSteps> {
+        let SeriesQuestion { fetch, series, subjects, .. } = question;
         let is_decimal =
             |column: MetricId| column.metric().column_type == ColumnType::F32 && fetch.needs == Needs::Sums;
         if fetch.needs == Needs::Every || series.column.is_none_or(is_decimal) {
@@ -191,11 +197,11 @@ impl Reader<'_> {
             && steps.unsigned_abs() <= BUCKETS_MAX
             && self.fits(steps.saturating_mul(count(subjects.count)))
             && question.rows().unsigned_abs() <= self.limits.scanned_max;
-        is_worth_it.then(|| Steps::ending_with(fetch.grid, width_ns))
+        is_worth_it.then(|| ReadSteps::ending_with(fetch.grid, width_ns))
     }
 
     /// Width of the steps whose figures stand in for too many values.
-    fn width(&mut self, question: &Question<'_>) -> Result<i64, PromError> {
+    fn width(&mut self, question: &SeriesQuestion<'_>) -> Result<i64, PromError> {
         let (back_ns, rows) = (question.fetch.back_ns, question.rows());
         let width_ns = ROLLUPS_NS.into_iter().rev().find(|width_ns| {
             back_ns / width_ns >= FIGURES_MIN && self.fits(rows / (width_ns / USUAL_STEP_NS))
@@ -246,8 +252,8 @@ impl Reader<'_> {
     /// What is kept of each step.
     async fn kept(
         &mut self,
-        question: &Question<'_>,
-        steps: Steps,
+        question: &SeriesQuestion<'_>,
+        steps: ReadSteps,
         shape: Shape,
     ) -> Result<Vec<(GroupName, Points)>, PromError> {
         let figures = self.figures(question, steps, shape, u64::MAX).await?;
@@ -255,8 +261,8 @@ impl Reader<'_> {
     }
 
     /// Each value: by steps that have one at most, or of rows.
-    async fn values(&mut self, question: &Question<'_>) -> Result<Vec<(GroupName, Points)>, PromError> {
-        let steps = Steps::ending_with(question.fetch.grid, USUAL_STEP_NS);
+    async fn values(&mut self, question: &SeriesQuestion<'_>) -> Result<Vec<(GroupName, Points)>, PromError> {
+        let steps = ReadSteps::ending_with(question.fetch.grid, USUAL_STEP_NS);
         if span_of(question.fetch) / USUAL_STEP_NS < BUCKETS_MAX.cast_signed() {
             let before = self.values_left;
             let figures = self.figures(question, steps, Shape::Newest, 1).await?;
@@ -275,12 +281,12 @@ impl Reader<'_> {
     /// What is kept of each step, asked of some GPUs at a time; it ends when a step has more than so many values.
     async fn figures(
         &mut self,
-        question: &Question<'_>,
-        steps: Steps,
+        question: &SeriesQuestion<'_>,
+        steps: ReadSteps,
         shape: Shape,
         most: u64,
     ) -> Result<Figures, PromError> {
-        let Question { fetch, series, columns, .. } = question;
+        let SeriesQuestion { fetch, series, columns, .. } = question;
         let mut figures = Figures::new(series, shape);
         let query = BucketQuery {
             phase_ns: steps.phase_ns,
@@ -326,10 +332,10 @@ impl Reader<'_> {
     /// The keys to ask for, so many at a time; no key: all.
     async fn by_turns(
         &mut self,
-        question: &Question<'_>,
+        question: &SeriesQuestion<'_>,
         at_once: usize,
     ) -> Result<Vec<Vec<Arc<str>>>, PromError> {
-        let Question { series, subjects, .. } = question;
+        let SeriesQuestion { series, subjects, .. } = question;
         if subjects.count <= at_once {
             return Ok(vec![subjects.keys.clone()]);
         }
@@ -347,8 +353,8 @@ impl Reader<'_> {
     }
 
     /// The hosts that have rows in the range.
-    async fn hosts(&mut self, question: &Question<'_>) -> Result<Vec<Arc<str>>, PromError> {
-        let Question { fetch, series, columns, .. } = question;
+    async fn hosts(&mut self, question: &SeriesQuestion<'_>) -> Result<Vec<Arc<str>>, PromError> {
+        let SeriesQuestion { fetch, series, columns, .. } = question;
         let (start_ns, end_ns) = (start_of(fetch), fetch.grid.end_ns());
         let query = BucketQuery {
             phase_ns: start_ns,
@@ -363,25 +369,29 @@ impl Reader<'_> {
 
     /// Steps that end with the instants, as the instants look back. If that would read too many rows, they end up to a rollup's
     /// step before.
-    fn steps(&mut self, question: &Question<'_>) -> Steps {
+    fn steps(&mut self, question: &SeriesQuestion<'_>) -> ReadSteps {
         let grid = question.fetch.grid;
         if grid.count == 1 {
-            return Steps::ending_with(grid, question.fetch.back_ns.max(1));
+            return ReadSteps::ending_with(grid, question.fetch.back_ns.max(1));
         }
-        let exact = Steps::ending_with(grid, grid.step_ns);
+        let exact = ReadSteps::ending_with(grid, grid.step_ns);
         let coarse = ROLLUPS_NS.into_iter().find(|width_ns| grid.step_ns % width_ns == 0);
         match coarse {
             Some(width_ns) if question.rows().unsigned_abs() > self.limits.scanned_max => {
                 self.note(width_ns);
-                Steps { phase_ns: exact.phase_ns.div_euclid(width_ns) * width_ns, is_exact: false, ..exact }
+                ReadSteps {
+                    phase_ns: exact.phase_ns.div_euclid(width_ns) * width_ns,
+                    is_exact: false,
+                    ..exact
+                }
             }
             _ => exact,
         }
     }
 
     /// Every value of the rows, of some GPUs at a time: the rows of all would come in the order of their times.
-    async fn rows(&mut self, question: &Question<'_>) -> Result<Vec<(GroupName, Points)>, PromError> {
-        let Question { fetch, series, columns, .. } = question;
+    async fn rows(&mut self, question: &SeriesQuestion<'_>) -> Result<Vec<(GroupName, Points)>, PromError> {
+        let SeriesQuestion { fetch, series, columns, .. } = question;
         let series: &'static ColumnSeries = series;
         let query = RowsQuery {
             start_ns: Some(start_of(fetch)),
@@ -449,7 +459,7 @@ fn span_of(fetch: &Fetch) -> i64 {
     fetch.grid.end_ns().saturating_sub(fetch.grid.start_ns).saturating_add(fetch.back_ns)
 }
 
-impl Question<'_> {
+impl SeriesQuestion<'_> {
     /// About how many rows it is about.
     fn rows(&self) -> i64 {
         (span_of(self.fetch) / USUAL_STEP_NS).saturating_mul(count(self.subjects.count))

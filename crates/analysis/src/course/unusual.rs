@@ -95,7 +95,7 @@ impl Unusual {
 
 /// Load of a GPU in an hour. What is not measured is like anything else that is not.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-struct Load {
+struct HourLoad {
     /// Whether a pod or job held it for most of the hour.
     is_held: bool,
     /// Third of the utilisation, 0 to 2.
@@ -106,9 +106,9 @@ struct Load {
 
 /// A GPU in an hour.
 #[derive(Debug, Clone, Copy)]
-struct Hour {
+struct GpuHour {
     value: f64,
-    load: Load,
+    load: HourLoad,
 }
 
 /// Whether a GPU has reported for less than an hour: what is usual is not known of it.
@@ -134,11 +134,11 @@ pub fn hour_query(metric: MetricId, end_ns: i64, days_before: i64) -> BucketQuer
 pub fn unusual(days: &[Buckets], fleet: &Fleet) -> Vec<Unusual> {
     let Some((hour, before)) = days.split_first() else { return Vec::new() };
     let now = hours(hour, fleet);
-    let days: Vec<HashMap<Arc<str>, Hour>> = before.iter().map(|day| hours(day, fleet)).collect();
+    let days: Vec<HashMap<Arc<str>, GpuHour>> = before.iter().map(|day| hours(day, fleet)).collect();
     let model = |gpu: &str| fleet.get(gpu)?.identity.shared(IdentityColumn::Model).cloned();
     let mut models: HashMap<Option<Arc<str>>, Vec<f64>> = HashMap::new();
-    let mut alike: HashMap<(Arc<str>, Load), Vec<f64>> = HashMap::new();
-    for (gpu, Hour { value, load }) in &now {
+    let mut alike: HashMap<(Arc<str>, HourLoad), Vec<f64>> = HashMap::new();
+    for (gpu, GpuHour { value, load }) in &now {
         let model = model(gpu);
         if let Some(model) = model.clone() {
             alike.entry((model, *load)).or_default().push(*value);
@@ -147,13 +147,13 @@ pub fn unusual(days: &[Buckets], fleet: &Fleet) -> Vec<Unusual> {
     }
     let least: HashMap<Option<Arc<str>>, f64> =
         models.into_iter().map(|(model, values)| (model, LEAST_SHARE_OF_RANGE * range(values))).collect();
-    let peers: HashMap<(Arc<str>, Load), (Spread, usize)> = alike
+    let peers: HashMap<(Arc<str>, HourLoad), (Spread, usize)> = alike
         .into_iter()
         .filter_map(|(like, values)| {
             Some((like, (Spread::of_group(values.iter().copied())?, values.len() - 1)))
         })
         .collect();
-    let of_gpu = |(gpu, Hour { value, load }): (&Arc<str>, &Hour)| {
+    let of_gpu = |(gpu, GpuHour { value, load }): (&Arc<str>, &GpuHour)| {
         let alike = days.iter().filter_map(|day| day.get(gpu).filter(|day| day.load == *load));
         let own: Vec<f64> = alike.map(|day| day.value).collect();
         let own = (own.len() >= DAYS_MIN).then(|| Some((Spread::of(own.iter().copied())?, own.len())));
@@ -166,7 +166,7 @@ pub fn unusual(days: &[Buckets], fleet: &Fleet) -> Vec<Unusual> {
 }
 
 /// The GPUs with a value in an hour.
-fn hours(buckets: &Buckets, fleet: &Fleet) -> HashMap<Arc<str>, Hour> {
+fn hours(buckets: &Buckets, fleet: &Fleet) -> HashMap<Arc<str>, GpuHour> {
     let Some(metric) = buckets.metrics().first().map(|measured| measured.metric) else {
         return HashMap::new();
     };
@@ -183,12 +183,12 @@ fn hours(buckets: &Buckets, fleet: &Fleet) -> HashMap<Arc<str>, Hour> {
             name.is_some_and(|holder| holder.iter().any(Option::is_some))
         };
         let held: u64 = cells.groups.iter().filter(is_held).map(count).sum();
-        let load = Load {
+        let load = HourLoad {
             is_held: 2 * held >= cell.count,
             utilization: share(UTILIZATION).map(third),
             memory: share(MEMORY_USED).and_then(|used| Some(third(100.0 * used / memory(fleet.get(key)?)?))),
         };
-        Some((Arc::clone(key), Hour { value: value_of(metric, cell), load }))
+        Some((Arc::clone(key), GpuHour { value: value_of(metric, cell), load }))
     };
     GpuCells::by_gpu(buckets).into_iter().filter_map(of_gpu).collect()
 }

@@ -60,7 +60,7 @@ impl Happened {
         let mut counts = ERRORS.map(|_| None);
         let mut reported = false;
         for step in 0..steps.count {
-            let xid = cells.whole(XID_LAST, step).map(Code::of);
+            let xid = cells.whole(XID_LAST, step).map(XidCodes::of);
             let new_code = last_xid.or(reported.then_some(0)).and_then(|before| xid?.other_than(before));
             reported |= buckets.metrics().iter().any(|one| cells.whole(one.metric, step).is_some());
             let new_count = risen(&mut xids, cells.whole(XID_COUNT, step).map(|cell| cell.last));
@@ -98,13 +98,13 @@ impl Happened {
 
 /// The XIDs of a step.
 #[derive(Clone, Copy)]
-struct Code {
+struct XidCodes {
     at_ns: i64,
     last: i64,
     most: i64,
 }
 
-impl Code {
+impl XidCodes {
     #[expect(clippy::cast_possible_truncation, reason = "codes")]
     fn of(cell: Cell) -> Self {
         Self { at_ns: cell.last_ns, last: cell.last as i64, most: cell.max as i64 }

@@ -22,7 +22,7 @@ pub struct Presence {
 
 /// Values of a minute: the time of the newest, and how many.
 #[derive(Clone, Copy)]
-struct Filled {
+struct FilledStep {
     step: usize,
     newest_ns: i64,
     count: u64,
@@ -33,7 +33,7 @@ impl Presence {
     /// of the GPU do not count, and neither do those that are not over.
     pub fn of(buckets: &Buckets, gpu: &GpuState, end_ns: i64, now_ns: i64) -> Self {
         let steps = buckets.steps();
-        let filled: Vec<Filled> = GpuCells::by_gpu(buckets)
+        let filled: Vec<FilledStep> = GpuCells::by_gpu(buckets)
             .get(&gpu.key)
             .map_or_else(Vec::new, |cells| (0..steps.count).filter_map(|step| cells.filled(step)).collect());
         let usual_s = usual_distance(&filled);
@@ -66,22 +66,22 @@ impl Presence {
 }
 
 impl GpuCells<'_> {
-    fn filled(&self, step: usize) -> Option<Filled> {
+    fn filled(&self, step: usize) -> Option<FilledStep> {
         let cells = self.buckets.metrics().iter().filter_map(|measured| self.whole(measured.metric, step));
-        let all = |a: Filled, b: Filled| Filled {
+        let all = |a: FilledStep, b: FilledStep| FilledStep {
             step,
             newest_ns: a.newest_ns.max(b.newest_ns),
             count: a.count.max(b.count),
         };
-        cells.map(|Cell { last_ns, count, .. }| Filled { step, newest_ns: last_ns, count }).reduce(all)
+        cells.map(|Cell { last_ns, count, .. }| FilledStep { step, newest_ns: last_ns, count }).reduce(all)
     }
 }
 
 /// Usual distance between two values, seconds; of a single minute its own.
 #[expect(clippy::cast_precision_loss, reason = "values of a minute")]
-fn usual_distance(filled: &[Filled]) -> f64 {
+fn usual_distance(filled: &[FilledStep]) -> f64 {
     let pairs = filled.iter().zip(filled.iter().skip(1));
-    let distance = |(a, b): (&Filled, &Filled)| seconds(b.newest_ns - a.newest_ns) / b.count as f64;
+    let distance = |(a, b): (&FilledStep, &FilledStep)| seconds(b.newest_ns - a.newest_ns) / b.count as f64;
     let mut distances: Vec<f64> = pairs.map(distance).collect();
     let count = filled.first().map_or(1.0, |minute| minute.count as f64);
     median(&mut distances).unwrap_or(seconds(MINUTE_NS) / count)

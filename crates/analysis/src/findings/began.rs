@@ -35,12 +35,12 @@ pub struct LookBack {
     pub query: BucketQuery,
     kind: &'static FindingKind,
     trace: Trace,
-    asked: Vec<Asked>,
+    asked: Vec<AskedFinding>,
 }
 
 /// A finding whose beginning is asked for.
 #[derive(Debug, Clone)]
-struct Asked {
+struct AskedFinding {
     subject: Subject,
     /// The GPU that shows it; none: the model does.
     gpu: Option<Arc<GpuState>>,
@@ -173,7 +173,7 @@ impl LookBack {
                 _ => None,
             };
             let level = compared.map_or(0.0, |compared| compared.value);
-            Some(Asked { subject: finding.subject.clone(), gpu, level })
+            Some(AskedFinding { subject: finding.subject.clone(), gpu, level })
         };
         // A model is asked about alone: its drivers are those of all its GPUs.
         let of_model = |name: &Arc<str>| {
@@ -205,7 +205,7 @@ impl LookBack {
             }
             Trace::Condition | Trace::Drivers => Recent::default(),
         };
-        let one = |asked: &Asked| {
+        let one = |asked: &AskedFinding| {
             let mut marks: Vec<Option<bool>> = vec![None; steps.count];
             match (self.trace, &asked.gpu) {
                 (Trace::Condition, Some(gpu)) => {

@@ -19,15 +19,15 @@ const PCIE_GENERATION: MetricId = MetricId::of("pcie_gen");
 const LINKS_UP: MetricId = MetricId::of("interconnect_links_up");
 
 /// A property of a link that most GPUs of a model share.
-struct Link {
+struct LinkProperty {
     kind: &'static str,
     metric: MetricId,
     of: fn(&GpuWindow) -> Option<f64>,
     sentence: fn(f64, f64) -> String,
 }
 
-const LINKS: [Link; 3] = [
-    Link {
+const LINKS: [LinkProperty; 3] = [
+    LinkProperty {
         kind: "pcie_degraded",
         metric: PCIE_WIDTH,
         of: |window| window.pcie_width,
@@ -35,7 +35,7 @@ const LINKS: [Link; 3] = [
             format!("its PCIe link has {has} lanes, that of the same model elsewhere {others}")
         },
     },
-    Link {
+    LinkProperty {
         kind: "pcie_degraded",
         metric: PCIE_GENERATION,
         of: |window| window.pcie_generation,
@@ -43,7 +43,7 @@ const LINKS: [Link; 3] = [
             format!("its PCIe link runs at generation {has}, that of the same model elsewhere at {others}")
         },
     },
-    Link {
+    LinkProperty {
         kind: "links_down",
         metric: LINKS_UP,
         of: |window| window.links_up,

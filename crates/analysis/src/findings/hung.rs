@@ -33,7 +33,7 @@ const BEHIND_ROWS: i64 = 3;
 const BEFORE: &str = "before";
 
 /// A GPU of a job now, beside its own work of before.
-struct Look<'a> {
+struct WorkLook<'a> {
     gpu: &'a Arc<GpuState>,
     /// End of its last minute of work.
     worked_until_ns: i64,
@@ -44,7 +44,7 @@ struct Look<'a> {
     activities: [Option<(f64, f64)>; ACTIVITIES.len()],
 }
 
-impl Look<'_> {
+impl WorkLook<'_> {
     fn power_share(&self) -> f64 {
         self.power.0 / self.power.1
     }
@@ -64,7 +64,7 @@ impl Look<'_> {
 struct JobLook<'a> {
     present: Vec<Member<'a>>,
     /// The present ones of which enough is known.
-    looks: Vec<Look<'a>>,
+    looks: Vec<WorkLook<'a>>,
     /// Those that fell silent about when the others stopped.
     silent: Vec<&'a Arc<GpuState>>,
 }
@@ -105,7 +105,7 @@ impl<'a> Survey<'a> {
         };
         let stuck =
             members.iter().filter(|member| !is_behind(member)).filter_map(|member| self.look(*member));
-        let until_ns = stuck.filter(Look::is_stuck).map(|look| look.worked_until_ns).max()?;
+        let until_ns = stuck.filter(WorkLook::is_stuck).map(|look| look.worked_until_ns).max()?;
         let left = until_ns - LEFT_BEFORE_NS..=until_ns + LEFT_AFTER_NS;
         let (fallen, present): (Vec<Member<'a>>, Vec<Member<'a>>) = members
             .iter()
@@ -117,7 +117,7 @@ impl<'a> Survey<'a> {
         Some(JobLook { present, looks, silent })
     }
 
-    fn look(&self, Member { gpu, window }: Member<'a>) -> Option<Look<'a>> {
+    fn look(&self, Member { gpu, window }: Member<'a>) -> Option<WorkLook<'a>> {
         let WorkLevel { minutes, until_ns, power_w, activities, .. } = window?.level?;
         let now = |metric: MetricId| Some(self.now.fresh.recent(gpu, metric)?.as_f64());
         let power = POWERS.iter().find_map(|metric| now(*metric))?;
@@ -131,7 +131,7 @@ impl<'a> Survey<'a> {
             *compared = now(*metric).zip(level);
         }
         let utilization = now(UTILIZATION)?;
-        Some(Look {
+        Some(WorkLook {
             gpu,
             worked_until_ns: until_ns,
             utilization,
@@ -143,8 +143,8 @@ impl<'a> Survey<'a> {
 
 fn hung<'a>(holder: &Arc<str>, job: &JobLook<'a>) -> Option<Candidate> {
     let JobLook { present, looks, silent } = job;
-    let stuck: Vec<&Look<'a>> = looks.iter().filter(|look| look.is_stuck()).collect();
-    let left: Vec<&Look<'a>> = looks.iter().filter(|look| look.has_left()).collect();
+    let stuck: Vec<&WorkLook<'a>> = looks.iter().filter(|look| look.is_stuck()).collect();
+    let left: Vec<&WorkLook<'a>> = looks.iter().filter(|look| look.has_left()).collect();
     #[expect(clippy::cast_precision_loss, reason = "numbers of GPUs")]
     let others_max = (present.len() as f64 * HUNG_OTHERS_SHARE).max(1.0);
     #[expect(clippy::cast_precision_loss, reason = "numbers of GPUs")]
@@ -164,9 +164,9 @@ fn hung<'a>(holder: &Arc<str>, job: &JobLook<'a>) -> Option<Candidate> {
         return None;
     }
     let middle =
-        |of: fn(&Look<'a>) -> f64| median(&mut stuck.iter().map(|look| of(look)).collect::<Vec<_>>());
+        |of: fn(&WorkLook<'a>) -> f64| median(&mut stuck.iter().map(|look| of(look)).collect::<Vec<_>>());
     let (share, now_w, before_w) =
-        (middle(Look::power_share)?, middle(|look| look.power.0)?, middle(|look| look.power.1)?);
+        (middle(WorkLook::power_share)?, middle(|look| look.power.0)?, middle(|look| look.power.1)?);
     let opens = stuck.iter().all(|look| look.power_share() <= HUNG_POWER.0);
     let name = super::groups::job_name(stuck.first().map(|look| look.gpu));
     let is_sure = !activities.is_empty();
@@ -194,7 +194,7 @@ fn hung<'a>(holder: &Arc<str>, job: &JobLook<'a>) -> Option<Candidate> {
 }
 
 /// Which GPU of a job left its pattern first.
-fn who_began(JobLook { present, silent, .. }: &JobLook<'_>, left: &[&Look<'_>]) -> String {
+fn who_began(JobLook { present, silent, .. }: &JobLook<'_>, left: &[&WorkLook<'_>]) -> String {
     if let Some(first) = silent.iter().min_by_key(|gpu| newest_value(gpu)) {
         let is_there = |gpu: &Arc<GpuState>| gpu.identity.node() == first.identity.node();
         let whole_node = first.identity.node().filter(|_| {
@@ -214,7 +214,7 @@ fn who_began(JobLook { present, silent, .. }: &JobLook<'_>, left: &[&Look<'_>]) 
 }
 
 /// Medians of what GPUs read of their activity: metric, now, before.
-fn activities(stuck: &[&Look<'_>]) -> Vec<(MetricId, f64, f64)> {
+fn activities(stuck: &[&WorkLook<'_>]) -> Vec<(MetricId, f64, f64)> {
     let of = |place: usize, metric: MetricId| {
         let read = stuck.iter().filter_map(|look| look.activities.get(place).copied().flatten());
         let (mut now, mut before): (Vec<f64>, Vec<f64>) = read.unzip();

@@ -17,11 +17,11 @@ pub struct LifeChange {
     gpu: Option<Arc<str>>,
     /// In words.
     detail: Arc<str>,
-    what: What,
+    what: LifeEvent,
 }
 
 #[derive(Debug, Clone, PartialEq)]
-enum What {
+enum LifeEvent {
     /// A finding has begun; it may have begun earlier.
     Opened { finding: String, is_bound: bool },
     /// A finding is over.
@@ -41,53 +41,53 @@ pub(super) const AT_LEAST: i64 = 1;
 
 impl LifeChange {
     pub(super) fn opened(finding: &FleetFinding) -> Self {
-        let opened = What::Opened { finding: finding.id(), is_bound: finding.since_is_bound };
+        let opened = LifeEvent::Opened { finding: finding.id(), is_bound: finding.since_is_bound };
         Self::of_finding(finding, finding.since_ns, opened)
     }
 
     /// A finding that was last seen then.
     pub(super) fn closed(finding: &FleetFinding, last_ns: i64) -> Self {
-        Self::of_finding(finding, last_ns, What::Closed { finding: finding.id() })
+        Self::of_finding(finding, last_ns, LifeEvent::Closed { finding: finding.id() })
     }
 
-    fn of_finding(finding: &FleetFinding, at_ns: i64, what: What) -> Self {
+    fn of_finding(finding: &FleetFinding, at_ns: i64, what: LifeEvent) -> Self {
         let gpu = finding.reach.gpus.first().cloned();
         Self { at_ns, gpu, detail: Arc::from(finding.sentence.as_str()), what }
     }
 
     pub(super) fn silenced(silence: &Silence) -> Self {
         let Silence { silenced, at_ns, until_ns, note, gpu } = silence.clone();
-        Self { at_ns, gpu, detail: note, what: What::Silenced { silenced, until_ns } }
+        Self { at_ns, gpu, detail: note, what: LifeEvent::Silenced { silenced, until_ns } }
     }
 
     pub(super) fn released(silence: &Silence, at_ns: i64) -> Self {
         let Silence { silenced, gpu, .. } = silence.clone();
-        Self { at_ns, gpu, detail: Arc::default(), what: What::Released { silenced } }
+        Self { at_ns, gpu, detail: Arc::default(), what: LifeEvent::Released { silenced } }
     }
 
     /// Whether a person made it.
     fn is_said(&self) -> bool {
-        matches!(self.what, What::Silenced { .. } | What::Released { .. })
+        matches!(self.what, LifeEvent::Silenced { .. } | LifeEvent::Released { .. })
     }
 
     fn write(&self, builder: &mut BatchBuilder, identity: &Identity, sequence: u64) {
         let sequence = i64::try_from(sequence).unwrap_or(i64::MAX);
         let event = NewEvent { at_ns: self.at_ns, sequence, detail: &self.detail, ..NewEvent::default() };
         match &self.what {
-            What::Opened { finding, is_bound } => {
+            LifeEvent::Opened { finding, is_bound } => {
                 let code = is_bound.then_some(AT_LEAST);
                 NewEvent { kind: OPENED, finding: Some(finding), code, ..event }.write(builder, identity);
             }
-            What::Closed { finding } => {
+            LifeEvent::Closed { finding } => {
                 NewEvent { kind: CLOSED, finding: Some(finding), ..event }.write(builder, identity);
             }
-            What::Silenced { silenced, until_ns } => {
+            LifeEvent::Silenced { silenced, until_ns } => {
                 let (kind, silenced) = (SilenceKind::Silenced.name(), silenced.to_string());
                 let until = until_ns.map(time::format);
                 let event = NewEvent { kind, silenced: Some(&silenced), until: until.as_deref(), ..event };
                 event.write(builder, identity);
             }
-            What::Released { silenced } => {
+            LifeEvent::Released { silenced } => {
                 let (kind, silenced) = (SilenceKind::Released.name(), silenced.to_string());
                 NewEvent { kind, silenced: Some(&silenced), ..event }.write(builder, identity);
             }

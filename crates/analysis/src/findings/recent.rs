@@ -46,7 +46,7 @@ const TIME_OF_POWER: [MetricId; 2] =
 const TIME_OF_BRAKE: [MetricId; 1] = [MetricId::of("throttled_hw_power_brake_ns")];
 
 /// A limit: how sources count it, and what its bits say.
-struct Limit {
+struct ClockLimit {
     /// Nanoseconds under it.
     times: &'static [MetricId],
     /// Steps under it, beside [`STEPS`].
@@ -54,10 +54,10 @@ struct Limit {
     is_set: fn(LimitBits) -> bool,
 }
 
-const HEAT: Limit = Limit { times: &TIME_OF_HEAT, steps: &STEPS_OF_HEAT, is_set: |bits| bits.heat };
-const POWER: Limit =
-    Limit { times: &TIME_OF_POWER, steps: &[STEPS_AT_POWER_LIMIT], is_set: |bits| bits.power };
-const BRAKE: Limit = Limit { times: &TIME_OF_BRAKE, steps: &[], is_set: |bits| bits.brake };
+const HEAT: ClockLimit = ClockLimit { times: &TIME_OF_HEAT, steps: &STEPS_OF_HEAT, is_set: |bits| bits.heat };
+const POWER: ClockLimit =
+    ClockLimit { times: &TIME_OF_POWER, steps: &[STEPS_AT_POWER_LIMIT], is_set: |bits| bits.power };
+const BRAKE: ClockLimit = ClockLimit { times: &TIME_OF_BRAKE, steps: &[], is_set: |bits| bits.brake };
 /// What bits name.
 type NamedBy = fn(i64) -> LimitBits;
 /// Bits that name limits, and what they name.
@@ -511,8 +511,8 @@ impl RecentGpu {
 
     /// Share of the time since the readings before under a limit, 0 to 1. Of the counters of one limit several may rise at once: the
     /// longest is a lower bound. Where nothing is counted it is the share of the minute's samples whose bits name the limit.
-    fn share(&mut self, cells: &GpuCells<'_>, step: usize, limit: &Limit) -> Option<f64> {
-        let &Limit { times, steps, is_set } = limit;
+    fn share(&mut self, cells: &GpuCells<'_>, step: usize, limit: &ClockLimit) -> Option<f64> {
+        let &ClockLimit { times, steps, is_set } = limit;
         // Bits beside the steps are derived from them and contain less.
         let mut counters = times.iter().chain(steps).chain([&STEPS]);
         if !counters.any(|metric| self.counters.contains_key(metric) || cells.whole(*metric, step).is_some())

@@ -105,11 +105,11 @@ impl Silence {
 
 /// The newest word on each silenced thing. Rows may come in any order, and more than once.
 #[derive(Debug, Default)]
-pub(super) struct Silences(HashMap<Silenced, Said>);
+pub(super) struct Silences(HashMap<Silenced, LastWord>);
 
 /// What was said last.
 #[derive(Debug)]
-struct Said {
+struct LastWord {
     at_ns: i64,
     /// None: it was released.
     silence: Option<Silence>,
@@ -135,9 +135,9 @@ impl Silences {
     }
 
     fn say(&mut self, silenced: Silenced, at_ns: i64, silence: Option<Silence>) {
-        let said = Said { at_ns, silence };
+        let said = LastWord { at_ns, silence };
         // Of one instant the end counts, in every gateway alike.
-        let place = |said: &Said| (said.at_ns, said.silence.is_none());
+        let place = |said: &LastWord| (said.at_ns, said.silence.is_none());
         match self.0.get_mut(&silenced) {
             Some(before) if place(before) >= place(&said) => {}
             Some(before) => *before = said,
