@@ -21,7 +21,7 @@ const PIPE_LEN: usize = 64 << 10;
 
 /// A container with the tool.
 #[derive(Debug, Clone)]
-pub(crate) struct Target {
+pub(crate) struct ExecTarget {
     pub(crate) pods: Api<Pod>,
     pub(crate) pod: Arc<str>,
     pub(crate) container: String,
@@ -35,7 +35,7 @@ pub(crate) struct PodTool {
     output_max: usize,
     runtime: Handle,
     cancel: CancellationToken,
-    target: Mutex<Option<Target>>,
+    target: Mutex<Option<ExecTarget>>,
     /// Why the last run failed. A probe passes on only its text.
     failure: Mutex<Option<ClusterError>>,
 }
@@ -54,7 +54,7 @@ impl PodTool {
     }
 
     /// From now on it runs in this container.
-    pub(crate) fn aim(&self, target: Target) {
+    pub(crate) fn aim(&self, target: ExecTarget) {
         *self.target.lock().unwrap_or_else(PoisonError::into_inner) = Some(target);
         self.take_failure();
     }
@@ -102,7 +102,11 @@ impl Tool for PodTool {
 }
 
 /// Runs a command in a container to its end.
-async fn exec(target: &Target, command: Vec<&str>, output_max: usize) -> Result<ToolOutput, ClusterError> {
+async fn exec(
+    target: &ExecTarget,
+    command: Vec<&str>,
+    output_max: usize,
+) -> Result<ToolOutput, ClusterError> {
     let params = AttachParams {
         container: Some(target.container.clone()),
         stdin: false,

@@ -20,7 +20,7 @@ use tokio_util::sync::CancellationToken;
 use crate::config::Cluster;
 use crate::discovery::{Discovered, discover};
 use crate::error::{ClusterError, ErrorClass};
-use crate::exec::{PodTool, Target};
+use crate::exec::{ExecTarget, PodTool};
 use crate::node::{Node, NodeAnswer, NodeFailure, NodeReader, pause};
 use crate::session::Session;
 use gpuvitals_core::clusters::{ClusterState, ClusterView, NodeState};
@@ -236,7 +236,7 @@ impl Watcher {
         for (name, node) in &mut self.nodes {
             let Some((reader, pod)) = node.due(now, settings.poll_interval) else { continue };
             let container = settings.driver_container.clone();
-            reader.tool.aim(Target { pods: pods.clone(), pod, container });
+            reader.tool.aim(ExecTarget { pods: pods.clone(), pod, container });
             let (slots, server, cancel) =
                 (Arc::clone(&self.slots), self.session.pause().clone(), self.cancel.clone());
             let (owners, origin, node) = (Arc::clone(&self.owners), self.origin.clone(), Arc::clone(name));

@@ -24,13 +24,13 @@ const CHANGES_MAX: usize = 256;
 
 /// Which rows a follower wants.
 #[derive(Debug)]
-pub(crate) struct Filter {
+pub(crate) struct ChangesFilter {
     tables: Vec<Table>,
     gpus: HashSet<Arc<str>>,
     selector: Selector,
 }
 
-impl Filter {
+impl ChangesFilter {
     pub(crate) fn of(request: v1::ChangesRequest) -> Result<Self, Status> {
         Ok(Self {
             tables: request.tables.iter().map(|name| border::table(name)).collect::<Result<_, _>>()?,
@@ -62,11 +62,11 @@ impl Filter {
 /// A follower of this history's changes.
 pub(crate) struct Following {
     changes: Box<dyn Changes>,
-    filter: Filter,
+    filter: ChangesFilter,
 }
 
 impl Following {
-    pub(crate) fn new(changes: Box<dyn Changes>, filter: Filter) -> Self {
+    pub(crate) fn new(changes: Box<dyn Changes>, filter: ChangesFilter) -> Self {
         Self { changes, filter }
     }
 

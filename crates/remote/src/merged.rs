@@ -55,7 +55,7 @@ pub struct NamedHistory {
 /// that are there.
 #[derive(Debug)]
 pub struct Merged {
-    members: watch::Sender<Members>,
+    members: watch::Sender<MemberList>,
     deadline: Duration,
     bounds: FleetBounds,
     fleet: Mutex<Option<WholeFleet>>,
@@ -63,7 +63,7 @@ pub struct Merged {
 
 /// The members, and how many lists came before this one.
 #[derive(Debug, Clone)]
-struct Members {
+struct MemberList {
     list: Arc<[NamedHistory]>,
     number: u64,
 }
@@ -80,7 +80,7 @@ struct WholeFleet {
 impl Merged {
     /// Of these members, each of which has so long for an answer.
     pub fn new(members: Vec<NamedHistory>, deadline: Duration) -> Self {
-        let members = Members { list: members.into(), number: 0 };
+        let members = MemberList { list: members.into(), number: 0 };
         let bounds = FleetBounds::default();
         Self { members: watch::Sender::new(members), deadline, bounds, fleet: Mutex::default() }
     }
@@ -94,7 +94,7 @@ impl Merged {
     /// From now on these are the members.
     pub fn set_members(&self, members: Vec<NamedHistory>) {
         self.members.send_modify(|held| {
-            *held = Members { list: members.into(), number: held.number.wrapping_add(1) };
+            *held = MemberList { list: members.into(), number: held.number.wrapping_add(1) };
         });
     }
 
@@ -178,7 +178,7 @@ impl Merged {
     }
 
     async fn merged_buckets(&self, query: BucketQuery) -> Result<Part<Buckets>, QueryError> {
-        let Part { answer: Sum { buckets, members, meet }, mut missing } =
+        let Part { answer: BucketSum { buckets, members, meet }, mut missing } =
             self.sum_of_buckets(&query).await?;
         if !meet || query.aggregates.iter().all(|aggregate| aggregate.is_extreme()) {
             return Ok(Part { answer: buckets, missing });
@@ -227,12 +227,12 @@ impl Merged {
     }
 
     /// What all members have, added up.
-    async fn sum_of_buckets(&self, query: &BucketQuery) -> Result<Part<Sum>, QueryError> {
+    async fn sum_of_buckets(&self, query: &BucketQuery) -> Result<Part<BucketSum>, QueryError> {
         let steps = query.steps()?;
         query.check_metrics()?;
         let aggregates = query.aggregates.len();
         let empty = Buckets::new(steps, &query.metrics, &query.aggregates);
-        let sum = Arc::new(Mutex::new(Sum { buckets: empty, members: 0, meet: false }));
+        let sum = Arc::new(Mutex::new(BucketSum { buckets: empty, members: 0, meet: false }));
         let asked = self.ask(|history| {
             let (asked, sum) = (history.buckets(query.clone()), Arc::clone(&sum));
             Box::pin(async move {
@@ -249,7 +249,7 @@ impl Merged {
         let Part { missing, .. } = asked.await?;
         work(move || {
             // A member that is named as late may still add to what is left behind.
-            let nothing = Sum { buckets: Buckets::new(steps, &[], &[]), members: 0, meet: false };
+            let nothing = BucketSum { buckets: Buckets::new(steps, &[], &[]), members: 0, meet: false };
             let mut sum = sum.lock().unwrap_or_else(PoisonError::into_inner);
             let answer = std::mem::replace(&mut *sum, nothing);
             answer.buckets.check(aggregates)?;
@@ -260,7 +260,7 @@ impl Merged {
 }
 
 /// The values that the members have, added up.
-struct Sum {
+struct BucketSum {
     buckets: Buckets,
     /// Members that have answered.
     members: usize,
@@ -268,7 +268,7 @@ struct Sum {
     meet: bool,
 }
 
-impl Sum {
+impl BucketSum {
     fn add(&mut self, answer: Buckets) -> Result<(), QueryError> {
         self.members += 1;
         self.meet |= self.buckets.meets(&answer);
@@ -355,7 +355,7 @@ fn page(found: &[Rows], query: &RowsQuery) -> Result<Rows, QueryError> {
 
 impl History for Merged {
     fn version(&self) -> u64 {
-        let Members { list, number } = self.members.borrow().clone();
+        let MemberList { list, number } = self.members.borrow().clone();
         let first = number.wrapping_mul(VERSIONS_OF_A_LIST);
         list.iter().fold(first, |sum, member| sum.wrapping_add(member.history.version()))
     }
@@ -411,7 +411,7 @@ impl History for Merged {
 
 /// The changes of all members.
 struct AllChanges {
-    members: watch::Receiver<Members>,
+    members: watch::Receiver<MemberList>,
     all: Vec<(NamedHistory, Box<dyn Changes>)>,
 }
 

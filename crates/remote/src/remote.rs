@@ -29,12 +29,12 @@ const FIRST_WORD_WITHIN: Duration = Duration::from_secs(3);
 /// A history that another gpuvitals serves. Clones are handles of the same one; it watches the other end until the last is
 /// dropped.
 #[derive(Debug, Clone)]
-pub struct Remote(Arc<Inner>);
+pub struct Remote(Arc<RemoteState>);
 
 #[derive(Debug)]
-struct Inner {
+struct RemoteState {
     connection: Arc<Connection>,
-    heard: Arc<Mutex<Heard>>,
+    heard: Arc<Mutex<OtherEnd>>,
     fleet: Mutex<Option<KnownFleet>>,
     /// The changes, while somebody follows them.
     feed: Mutex<Weak<Feed>>,
@@ -46,7 +46,7 @@ type KnownFleet = (u64, u64, Arc<Fleet>);
 
 /// The other end's last word about itself.
 #[derive(Debug)]
-struct Heard {
+struct OtherEnd {
     /// Why it is not reached; none while it is, and before the first try. Questions then fail at once.
     lost: Option<Arc<str>>,
     /// Changes with what the other end says, and with its lives.
@@ -69,21 +69,27 @@ impl Remote {
             reason: "no answer yet".to_owned(),
             since_ns: clock::now_ns(),
         };
-        let heard = Heard { lost: None, version: 1, theirs: None, health, stats: HistoryStats::default() };
+        let heard = OtherEnd { lost: None, version: 1, theirs: None, health, stats: HistoryStats::default() };
         let heard = Arc::new(Mutex::new(heard));
         let watch = tokio::spawn(watch(Arc::clone(&connection), Arc::clone(&heard)));
-        Self(Arc::new(Inner { connection, heard, fleet: Mutex::default(), feed: Mutex::default(), watch }))
+        Self(Arc::new(RemoteState {
+            connection,
+            heard,
+            fleet: Mutex::default(),
+            feed: Mutex::default(),
+            watch,
+        }))
     }
 }
 
-impl Drop for Inner {
+impl Drop for RemoteState {
     fn drop(&mut self) {
         self.watch.abort();
     }
 }
 
 /// Notes the other end's words about itself, for ever.
-async fn watch(connection: Arc<Connection>, heard: Arc<Mutex<Heard>>) {
+async fn watch(connection: Arc<Connection>, heard: Arc<Mutex<OtherEnd>>) {
     let mut pause = PAUSES.0;
     loop {
         let mut has_spoken = false;
@@ -98,7 +104,7 @@ async fn watch(connection: Arc<Connection>, heard: Arc<Mutex<Heard>>) {
 }
 
 /// Notes its words until it says nothing more.
-async fn follow(connection: &Connection, heard: &Mutex<Heard>, has_spoken: &mut bool) -> Status {
+async fn follow(connection: &Connection, heard: &Mutex<OtherEnd>, has_spoken: &mut bool) -> Status {
     let mut client = connection.client();
     let begin = async {
         let mut states = client.watch(connection.request(v1::WatchRequest {})).await?.into_inner();
@@ -124,7 +130,7 @@ async fn follow(connection: &Connection, heard: &Mutex<Heard>, has_spoken: &mut 
     }
 }
 
-impl Heard {
+impl OtherEnd {
     /// It is not reached.
     fn lose(&mut self, ended: &Status) {
         let reason = refusal::error(ended).to_string();
@@ -161,7 +167,7 @@ async fn all<T>(mut stream: Streaming<T>) -> Result<Vec<T>, QueryError> {
     Ok(parts)
 }
 
-impl Inner {
+impl RemoteState {
     /// The client of a service that is reached, as far as is known.
     fn client(&self) -> Result<HistoryClient<Channel>, QueryError> {
         match &lock(&self.heard).lost {

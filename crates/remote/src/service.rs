@@ -16,7 +16,7 @@ use tonic::codegen::Service;
 use tonic::{Request, Response, Status};
 use tonic_health::ServingStatus;
 
-use crate::changes::{Filter, Following};
+use crate::changes::{ChangesFilter, Following};
 use crate::limits::{DEFINITION, MESSAGE_BYTES};
 use crate::v1::history_server::{History as Calls, HistoryServer};
 use crate::{border, buckets, refusal, usage, v1};
@@ -49,7 +49,7 @@ pub async fn serve(history: Arc<dyn History>, stop: &CancellationToken) -> Route
             }
         }
     });
-    let answers = Answers {
+    let answers = CallAnswers {
         history,
         life: u64::try_from(clock::now_ns()).unwrap_or(1),
         followers: Arc::new(Semaphore::new(FOLLOWERS_MAX)),
@@ -90,7 +90,7 @@ fn looks() -> tokio::time::Interval {
 }
 
 /// Answers the calls.
-struct Answers {
+struct CallAnswers {
     history: Arc<dyn History>,
     /// Identifies this process: versions of another one are not comparable.
     life: u64,
@@ -118,7 +118,7 @@ fn permit(of: &Arc<Semaphore>) -> Result<OwnedSemaphorePermit, Status> {
         .map_err(|_| Status::resource_exhausted(format!("{FOLLOWERS_MAX} calls follow this history already")))
 }
 
-impl Answers {
+impl CallAnswers {
     /// A stream that ends with the service.
     fn until_the_end<T: Send + 'static>(
         &self,
@@ -135,7 +135,7 @@ impl Answers {
 }
 
 #[tonic::async_trait]
-impl Calls for Answers {
+impl Calls for CallAnswers {
     type FleetStream = Parts<v1::FleetPart>;
     type RowsStream = Parts<v1::RowsPart>;
     type BucketsStream = Parts<v1::BucketsPart>;
@@ -184,7 +184,7 @@ impl Calls for Answers {
         &self,
         request: Request<v1::ChangesRequest>,
     ) -> Result<Response<Self::ChangesStream>, Status> {
-        let filter = border::reading(request.into_inner(), Filter::of).await?;
+        let filter = border::reading(request.into_inner(), ChangesFilter::of).await?;
         let permit = permit(&self.followers)?;
         let following = Following::new(self.history.changes(), filter);
         let changes = stream::unfold(following, |mut following| async {

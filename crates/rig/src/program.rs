@@ -26,11 +26,11 @@ pub fn clean(program: &str) -> Command {
 #[derive(Debug)]
 pub struct Process {
     child: Child,
-    log: Arc<Log>,
+    log: Arc<OutputLog>,
 }
 
 #[derive(Debug, Default)]
-struct Log {
+struct OutputLog {
     lines: Mutex<Vec<String>>,
     came: Condvar,
 }
@@ -39,7 +39,7 @@ impl Process {
     /// Starts a command and reads its output: standard output, and standard error if that is piped.
     pub fn start(command: &mut Command) -> Self {
         let mut child = command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn().unwrap();
-        let log = Arc::new(Log::default());
+        let log = Arc::new(OutputLog::default());
         let out = child.stdout.take().map(|stream| Box::new(stream) as Box<dyn Read + Send>);
         let error = child.stderr.take().map(|stream| Box::new(stream) as Box<dyn Read + Send>);
         for stream in out.into_iter().chain(error) {

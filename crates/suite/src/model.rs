@@ -23,7 +23,7 @@ pub(crate) type UsePlace = (String, Group, Option<i64>);
 pub(crate) type Used = [f64; 5];
 
 /// Times and values of a GPU in a step, in the order of time.
-type Step = Vec<(i64, f64)>;
+type StepValues = Vec<(i64, f64)>;
 
 /// All rows by table, those of one key joined.
 #[derive(Debug, Default)]
@@ -103,7 +103,7 @@ impl Model {
 
     /// Values of one column.
     fn measured(&self, query: &BucketQuery, column: &str) -> BTreeMap<(Aggregate, Group, i64), f64> {
-        let mut steps: BTreeMap<(Group, &str, i64), Step> = BTreeMap::new();
+        let mut steps: BTreeMap<(Group, &str, i64), StepValues> = BTreeMap::new();
         for ((key, time), cells) in self.table(query.table) {
             let text = |column: &GroupColumn| match column {
                 GroupColumn::Gpu => Some(key.clone()),
@@ -120,7 +120,7 @@ impl Model {
             }
         }
         let mut found = BTreeMap::new();
-        let mut all: BTreeMap<(Group, i64), Step> = BTreeMap::new();
+        let mut all: BTreeMap<(Group, i64), StepValues> = BTreeMap::new();
         let mut before: BTreeMap<(Group, &str), (i64, f64)> = BTreeMap::new();
         for ((group, gpu, step), values) in steps {
             let base = before.insert((group.clone(), gpu), values[values.len() - 1]);
@@ -166,13 +166,16 @@ impl Model {
     }
 
     /// By GPU, at an instant.
-    pub(crate) fn latest(&self, at_ns: i64) -> BTreeMap<&str, Latest<'_>> {
-        let mut gpus: BTreeMap<&str, Latest<'_>> = BTreeMap::new();
+    pub(crate) fn latest(&self, at_ns: i64) -> BTreeMap<&str, LatestState<'_>> {
+        let mut gpus: BTreeMap<&str, LatestState<'_>> = BTreeMap::new();
         let rows = self.table(Table::GpuEvents).filter(|((_, time), _)| *time <= at_ns);
         for ((key, time), cells) in rows {
             let first_ns = *time;
-            let gpu =
-                gpus.entry(key).or_insert(Latest { first_ns, last_ns: first_ns, values: BTreeMap::new() });
+            let gpu = gpus.entry(key).or_insert(LatestState {
+                first_ns,
+                last_ns: first_ns,
+                values: BTreeMap::new(),
+            });
             gpu.last_ns = *time;
             gpu.values.extend(cells.iter().map(|(name, text)| (name.as_str(), (*time, text.as_str()))));
         }
@@ -213,7 +216,7 @@ fn used_between((from_ns, one): (i64, &Cells), (until_ns, next): (i64, &Cells)) 
 }
 
 /// The latest state of a GPU.
-pub(crate) struct Latest<'a> {
+pub(crate) struct LatestState<'a> {
     /// Time of the oldest row.
     pub(crate) first_ns: i64,
     /// Time of the newest row.

@@ -31,16 +31,16 @@ const CUTS: [usize; 4] = [1, 13, 1021, 4099];
 
 /// Execs that run now.
 #[derive(Debug, Default)]
-pub(super) struct Running(Mutex<Counts>);
+pub(super) struct RunningExecs(Mutex<ExecCounts>);
 
 #[derive(Debug, Default)]
-struct Counts {
+struct ExecCounts {
     by_pod: BTreeMap<String, usize>,
     /// Most at once: in one pod, and in all.
     most: (usize, usize),
 }
 
-impl Running {
+impl RunningExecs {
     fn begin(&self, pod: &str) {
         let mut counts = self.0.lock().unwrap();
         let here = counts.by_pod.entry(pod.to_owned()).or_default();
@@ -65,7 +65,7 @@ impl Running {
 type Socket = WebSocketStream<TokioIo<Upgraded>>;
 
 /// Refuses, or switches protocols and runs the exec beside.
-pub(super) fn answer(world: &World, running: &Arc<Running>, request: Request<Incoming>) -> Reply {
+pub(super) fn answer(world: &World, running: &Arc<RunningExecs>, request: Request<Incoming>) -> Reply {
     let path = request.uri().path();
     let pod = path.rsplit('/').nth(1).unwrap_or_default().to_owned();
     // Since 1.35 a WebSocket needs the right to get (its method) and to create (what it does).

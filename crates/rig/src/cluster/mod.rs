@@ -27,7 +27,7 @@ use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio_rustls::TlsAcceptor;
 
-use self::exec::Running;
+use self::exec::RunningExecs;
 use self::reply::{Reply, failure, json_reply, params};
 pub use self::world::{Behaviour, NodeSpec, World};
 
@@ -49,15 +49,15 @@ pub struct Double {
     pub url: String,
     /// Its CA in PEM, if it serves TLS.
     pub ca: Option<String>,
-    shared: Arc<Shared>,
+    shared: Arc<DoubleState>,
     _accepting: JoinSet<()>,
 }
 
 #[derive(Debug)]
-struct Shared {
+struct DoubleState {
     world: Mutex<World>,
     seen: watch::Sender<Vec<SeenRequest>>,
-    running: Arc<Running>,
+    running: Arc<RunningExecs>,
 }
 
 impl Double {
@@ -79,7 +79,7 @@ impl Double {
     async fn serve(world: World, port: u16, papers: Option<(TlsAcceptor, String)>) -> Self {
         let listener = TcpListener::bind(("127.0.0.1", port)).await.unwrap();
         let address = listener.local_addr().unwrap();
-        let shared = Arc::new(Shared {
+        let shared = Arc::new(DoubleState {
             world: Mutex::new(world),
             seen: watch::Sender::new(Vec::new()),
             running: Arc::default(),
@@ -129,7 +129,7 @@ fn papers() -> Option<(TlsAcceptor, String)> {
     Some((TlsAcceptor::from(Arc::new(config)), authority.pem()))
 }
 
-async fn accept(listener: TcpListener, tls: Option<TlsAcceptor>, shared: Arc<Shared>) {
+async fn accept(listener: TcpListener, tls: Option<TlsAcceptor>, shared: Arc<DoubleState>) {
     let mut connections = JoinSet::new();
     while let Ok((socket, _)) = listener.accept().await {
         let (tls, shared) = (tls.clone(), Arc::clone(&shared));
@@ -147,7 +147,7 @@ async fn accept(listener: TcpListener, tls: Option<TlsAcceptor>, shared: Arc<Sha
     }
 }
 
-async fn serve<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(stream: S, shared: Arc<Shared>) {
+async fn serve<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(stream: S, shared: Arc<DoubleState>) {
     let answer = move |request| {
         let shared = Arc::clone(&shared);
         async move { Ok::<_, Infallible>(shared.answer(request).await) }
@@ -158,7 +158,7 @@ async fn serve<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(stream: S, sh
     let _ended = connection.with_upgrades().await;
 }
 
-impl Shared {
+impl DoubleState {
     async fn answer(self: Arc<Self>, request: Request<Incoming>) -> Reply {
         let path = request.uri().path().to_owned();
         let query = request.uri().query().unwrap_or_default().to_owned();
