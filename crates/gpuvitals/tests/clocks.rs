@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 
 use gpuvitals_rig::tree;
-use gpuvitals_rig::waiting::ended;
+use gpuvitals_rig::waiting::{ended, within};
 use rustix::process::{Pid, Signal, geteuid, kill_process};
 
 const LEVEL: &str = "power_dpm_force_performance_level";
@@ -80,9 +80,14 @@ impl Machine {
         arguments.extend(flags);
         arguments.extend(["--", "sh", "-c", script]);
         let mut child = self.command(&arguments).stdout(Stdio::piped()).spawn().unwrap();
-        let mut line = String::new();
-        BufReader::new(child.stdout.as_mut().unwrap()).read_line(&mut line).unwrap();
+        let mut output = BufReader::new(child.stdout.take().unwrap());
+        let (line, output) = within("the start of the command", move || {
+            let mut line = String::new();
+            output.read_line(&mut line).unwrap();
+            (line, output.into_inner())
+        });
         assert_eq!(line, "ready\n");
+        child.stdout = Some(output);
         child
     }
 }
@@ -252,10 +257,10 @@ fn what_a_killed_holder_left_is_brought_back() {
     let killed = |script: &str| {
         let mut child = machine.start(&["--level", "high", "--gpu", "0"], script);
         send(&child, Signal::KILL);
-        child.wait().unwrap();
-        // The command is an orphan now; it ends when nobody reads its output any more.
-        let mut rest = String::new();
-        child.stdout.take().unwrap().read_to_string(&mut rest).unwrap();
+        ended(&mut child);
+        // The command is an orphan now; its output ends with it.
+        let mut output = child.stdout.take().unwrap();
+        within("the end of the orphan", move || output.read_to_string(&mut String::new()).unwrap());
         assert_eq!(machine.level("card0"), "high");
     };
     fs::write(machine.file("card0", LEVEL), "profile_peak\n").unwrap();
@@ -274,7 +279,7 @@ fn what_a_killed_holder_left_finds_its_gpu_under_another_number() {
     let machine = Machine::new();
     let mut child = machine.start(&["--level", "high", "--gpu", "0"], ENDS_ALONE);
     send(&child, Signal::KILL);
-    child.wait().unwrap();
+    ended(&mut child);
     let card = |name: &str| machine.dir.path().join("sys").join(name);
     let lock = ["lock", "--level", "low", "--", "true"];
     // It fell off the bus: the other GPU has its number, and is not touched in its place.
@@ -299,7 +304,7 @@ fn a_way_back_that_is_gone_does_not_stop_a_reset() {
     fs::write(machine.file("card0", LEVEL), "manual\n").unwrap();
     let mut child = machine.start(&["--gpu", "0", "--sclk", "1269"], ENDS_ALONE);
     send(&child, Signal::KILL);
-    child.wait().unwrap();
+    ended(&mut child);
     let list = machine.file("card0", "pp_dpm_sclk");
     fs::remove_file(&list).unwrap();
     fs::create_dir(&list).unwrap();
@@ -338,7 +343,7 @@ fn two_holders_are_kept_apart() {
     assert_eq!(machine.level("card0"), "high");
     assert!(machine.run(&["lock", "--level", "low", "--gpu", "1", "--", "true"]).status.success());
     send(&first, Signal::TERM);
-    first.wait().unwrap();
+    ended(&mut first);
 }
 
 #[test]
@@ -351,7 +356,7 @@ fn a_captured_tree_has_notes_of_its_own() {
     assert!(second.status.success(), "{}", text(&second.stderr));
     assert!(!own.exists() && machine.level("card0") == "high");
     send(&first, Signal::TERM);
-    first.wait().unwrap();
+    ended(&mut first);
     assert_eq!(machine.level("card0"), "auto");
 }
 

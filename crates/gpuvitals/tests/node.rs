@@ -1,10 +1,11 @@
 //! `sample`, `doctor` and `top` on captured machines, through the real binary.
 #![expect(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test fails by panicking")]
 
-use std::io::{Read, Write};
+use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
+use gpuvitals_rig::waiting::outcome;
 use serde_json::Value;
 
 fn fixture(name: &str) -> PathBuf {
@@ -202,11 +203,10 @@ fn gives_the_terminal_back(command: &str, keys_pressed: &[u8]) {
         .unwrap();
     let mut keys = child.stdin.take().unwrap();
     keys.write_all(keys_pressed).unwrap();
-    let mut drawn = Vec::new();
-    child.stdout.take().unwrap().read_to_end(&mut drawn).unwrap();
-    assert!(child.wait().unwrap().success());
+    let output = outcome(child);
     drop(keys);
-    let drawn = String::from_utf8_lossy(&drawn);
+    assert!(output.status.success(), "{output:?}");
+    let drawn = String::from_utf8_lossy(&output.stdout);
     let (enter, leave) = (drawn.find("\u{1b}[?1049h"), drawn.rfind("\u{1b}[?1049l"));
     assert!(enter.is_some() && enter < leave, "{drawn:?}");
 }

@@ -3,11 +3,12 @@
 
 use std::io::{BufRead, BufReader, Read};
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, Stdio};
 
 use gpuvitals_rig::gpuvitals;
 use gpuvitals_rig::port::Port;
 use gpuvitals_rig::program::Process;
+use gpuvitals_rig::waiting::{ended, within};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 
@@ -16,6 +17,17 @@ const LOOKS_UNTIL_THE_DEADLINE: usize = 200;
 const LOOK: Timespec = Timespec { tv_sec: 0, tv_nsec: 50_000_000 };
 /// Most time of a processor from the hang-up on: some hundredths of a second are usual, and one that spins takes all that it gets.
 const CPU_TICKS_MAX: u64 = 100;
+
+/// A terminal, which goes away at the latest when the test ends.
+struct Terminal(Child);
+
+impl Drop for Terminal {
+    fn drop(&mut self) {
+        // After a failed assertion nobody else ends it.
+        let _ended_before = self.0.kill();
+        let _reaped_before = self.0.wait();
+    }
+}
 
 /// The time of the processors that a process has taken, in hundredths of a second; none once it is gone.
 fn cpu_ticks(id: Pid) -> Option<u64> {
@@ -56,20 +68,28 @@ fn ends_with_its_terminal_in(shell: &str, words: &str, more: &[(&str, &str)]) {
         .spawn()
         .unwrap();
     let mut output = BufReader::new(terminal.stdout.take().unwrap());
-    let mut first = String::new();
-    output.read_line(&mut first).unwrap();
+    let mut terminal = Terminal(terminal);
+    let (first, mut output) = within("the number of the shell", move || {
+        let mut first = String::new();
+        output.read_line(&mut first).unwrap();
+        (first, output)
+    });
     let id = Pid::from_raw(first.trim().parse().unwrap()).unwrap();
     let command = pidfd_open(id, PidfdFlags::empty()).unwrap();
-    let mut seen = Vec::new();
-    while !String::from_utf8_lossy(&seen).contains(words) {
-        let mut some = [0; 4096];
-        let count = output.read(&mut some).unwrap();
-        assert!(count > 0, "{shell} ended early: {}", String::from_utf8_lossy(&seen));
-        seen.extend(some.iter().take(count));
-    }
+    let wanted = words.to_owned();
+    let _output = within(&format!("{words:?} of {shell}"), move || {
+        let mut seen = Vec::new();
+        while !String::from_utf8_lossy(&seen).contains(&wanted) {
+            let mut some = [0; 4096];
+            let count = output.read(&mut some).unwrap();
+            assert!(count > 0, "it ended early: {}", String::from_utf8_lossy(&seen));
+            seen.extend(some.iter().take(count));
+        }
+        output
+    });
     let before = cpu_ticks(id).unwrap();
-    terminal.kill().unwrap();
-    terminal.wait().unwrap();
+    terminal.0.kill().unwrap();
+    ended(&mut terminal.0);
     let mut taken = before;
     let has_ended = (0..LOOKS_UNTIL_THE_DEADLINE).any(|_| {
         taken = cpu_ticks(id).unwrap_or(taken);

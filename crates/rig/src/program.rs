@@ -81,7 +81,7 @@ impl Process {
     /// SIGKILL.
     pub fn kill(mut self) {
         self.child.kill().unwrap();
-        self.child.wait().unwrap();
+        waiting::ended(&mut self.child);
     }
 
     /// Waits for its end: exit code, and all output.

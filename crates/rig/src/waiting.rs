@@ -1,7 +1,9 @@
 //! The waits of tests. Each names what it waits for when that does not come.
 
 use std::fmt::Debug;
-use std::process::{Child, ExitStatus};
+use std::io::Read;
+use std::process::{Child, ExitStatus, Output};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
 use std::time::{Duration, Instant};
 
 /// Longest wait for anything that comes by itself.
@@ -44,6 +46,49 @@ pub fn until<T: Debug>(what: &str, mut look: impl FnMut() -> T, is_so: impl Fn(&
         assert!(Instant::now() < deadline, "{what} never came; the last look found {found:?}");
         std::thread::park_timeout(PAUSE);
     }
+}
+
+/// What comes of work that blocks, such as reading what a process writes. Work that does not come back keeps its thread, and the
+/// test fails.
+pub fn within<T: Send + 'static>(what: &str, work: impl FnOnce() -> T + Send + 'static) -> T {
+    let (done, result) = sync_channel(1);
+    std::thread::spawn(move || done.send(work()));
+    received(what, &result)
+}
+
+fn received<T>(what: &str, result: &Receiver<T>) -> T {
+    result.recv_timeout(PATIENCE).unwrap_or_else(|error| match error {
+        RecvTimeoutError::Timeout => panic!("{what} never came"),
+        RecvTimeoutError::Disconnected => panic!("waiting for {what} failed"),
+    })
+}
+
+/// How a process ended, and what it wrote to its pipes; one that does not end is killed, and the test fails.
+pub fn outcome(mut child: Child) -> Output {
+    // A process that reads its input to the end waits for that.
+    drop(child.stdin.take());
+    let stdout = child.stdout.take().map(read_beside);
+    let stderr = child.stderr.take().map(read_beside);
+    let status = ended(&mut child);
+    let whole = |what: &str, stream: Option<Receiver<Vec<u8>>>| {
+        stream.map_or_else(Vec::new, |stream| received(what, &stream))
+    };
+    Output {
+        status,
+        stdout: whole("the end of its output", stdout),
+        stderr: whole("the end of its errors", stderr),
+    }
+}
+
+/// Reads a stream to its end, on a thread of its own.
+fn read_beside(mut stream: impl Read + Send + 'static) -> Receiver<Vec<u8>> {
+    let (done, result) = sync_channel(1);
+    std::thread::spawn(move || {
+        let mut bytes = Vec::new();
+        stream.read_to_end(&mut bytes).unwrap();
+        done.send(bytes)
+    });
+    result
 }
 
 /// How a process ended; one that does not end is killed, and the test fails.

@@ -80,7 +80,7 @@ fn promtool_has_nothing_to_say_about_our_names() {
         .spawn()
         .expect("promtool runs; scripts/need promtool installs it");
     promtool.stdin.take().unwrap().write_all(text.as_bytes()).unwrap();
-    let output = promtool.wait_with_output().unwrap();
+    let output = gpuvitals_rig::waiting::outcome(promtool);
     let said = [output.stdout, output.stderr].concat();
     assert!(output.status.success() && said.is_empty(), "{}", String::from_utf8_lossy(&said));
 }

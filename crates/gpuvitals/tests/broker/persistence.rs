@@ -160,7 +160,7 @@ async fn nothing_acknowledged_is_lost_when_the_process_is_killed() {
         url.lock().unwrap().clone_from(&broker.grpc);
     }
     stop.cancel();
-    let sent = publishing.await.unwrap();
+    let sent = waiting::soon("the end of publishing", publishing).await.unwrap();
     let taken = taken.lock().unwrap().clone();
     let mut seen = BTreeSet::new();
     let mut reader = broker.consumer("t", "late");

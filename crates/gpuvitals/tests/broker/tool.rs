@@ -180,13 +180,17 @@ async fn a_tail_prints_what_comes_and_takes_nothing_from_others() {
         .spawn()
         .unwrap();
     let mut lines = BufReader::new(tail.stdout.take().unwrap()).lines();
-    let first_line = lines.next().unwrap().unwrap();
+    let (first_line, second_line, mut lines) = waiting::within("both rows", move || {
+        (lines.next().unwrap().unwrap(), lines.next().unwrap().unwrap(), lines)
+    });
     assert!(first_line.contains(r#""power_w":100.0"#), "{first_line}");
-    assert_eq!(lines.next().unwrap().unwrap(), SECOND_ROW);
+    assert_eq!(second_line, SECOND_ROW);
     assert!(broker.post("t", &format!("[{},{}]", message(7, 1), message(8, 1))).0 < 300);
-    let json = lines.next().unwrap().unwrap();
+    let (json, more) = waiting::within("the third row, and the end", move || {
+        (lines.next().unwrap().unwrap(), lines.next().map(Result::unwrap))
+    });
     assert!(json.contains(r#""gpu_id":7"#), "{json}");
-    assert!(lines.next().is_none(), "three were asked for");
+    assert_eq!(more, None, "three were asked for");
     assert_eq!(gpuvitals_rig::waiting::ended(&mut tail).code(), Some(0));
 
     let second = receive(&mut reader).await;

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
 use gpuvitals_rig::gpuvitals;
-use gpuvitals_rig::waiting::ended;
+use gpuvitals_rig::waiting::outcome;
 use serde_json::{Value, json};
 
 use crate::import::import;
@@ -63,7 +63,7 @@ fn a_backup_of_an_open_store_is_read_as_it_is() {
 
 /// Runs a command that must end by itself.
 fn at_once(arguments: &[&str], data: &Path) -> (Option<i32>, String) {
-    let mut child = gpuvitals!()
+    let child = gpuvitals!()
         .args(arguments)
         .arg("--data-dir")
         .arg(data)
@@ -72,8 +72,7 @@ fn at_once(arguments: &[&str], data: &Path) -> (Option<i32>, String) {
         .stderr(Stdio::piped())
         .spawn()
         .unwrap();
-    ended(&mut child);
-    let Output { status, stderr, .. } = child.wait_with_output().unwrap();
+    let Output { status, stderr, .. } = outcome(child);
     (status.code(), String::from_utf8(stderr).unwrap())
 }
 

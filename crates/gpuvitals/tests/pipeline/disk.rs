@@ -5,6 +5,7 @@ use std::io::Write;
 use std::process::Command;
 
 use gpuvitals_rig::small_disk::SmallDisk;
+use gpuvitals_rig::waiting;
 
 use crate::server::Server;
 
@@ -42,7 +43,7 @@ fn a_full_disk_degrades_and_recovers_without_loss() {
     std::fs::remove_file(&ballast).unwrap();
     let stats =
         server.until("/stats", "all rows", |stats| stats["source"]["rows_stored"].as_u64() == Some(ROWS));
-    writer.join().unwrap();
+    waiting::within("the end of the writer", move || writer.join().unwrap());
     assert_eq!(stats["topics"]["gpu-telemetry"]["dead"], 0, "nothing was given up on");
     server.until("/health", "healthy again", |health| health["status"] == "healthy");
     let total = |server: &Server| server.get("/api/v1/telemetry?limit=1")["total"].as_u64();

@@ -36,15 +36,11 @@ impl Server {
             input.write_all(begin).unwrap();
         }
         let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
-        let first_line = lines.next().unwrap().unwrap();
-        let url = loop {
-            let line = lines.next().expect("the server ended before it named its address").unwrap();
-            let line: Value = serde_json::from_str(&line).expect("every line of a machine's log is JSON");
-            let message = line["message"].as_str().unwrap();
-            if let Some(url) = message.strip_prefix("dashboard and API: ") {
-                break url.trim_end_matches('/').to_owned();
-            }
-        };
+        let (first_line, url, lines) = waiting::within("the server's address", move || {
+            let first_line = lines.next().unwrap().unwrap();
+            let url = lines.by_ref().find_map(|line| address(&line.unwrap()));
+            (first_line, url.expect("the server ended before it named its address"), lines)
+        });
         // Its log continues; somebody has to read it.
         std::thread::spawn(move || lines.for_each(drop));
         Self { child, url, first_line }
@@ -93,14 +89,14 @@ impl Server {
 
     pub(crate) fn kill(mut self) {
         self.child.kill().unwrap();
-        self.child.wait().unwrap();
+        waiting::ended(&mut self.child);
     }
 
     /// SIGTERM; gives the exit code.
     pub(crate) fn terminate(mut self) -> Option<i32> {
         let status = Command::new("kill").arg(self.child.id().to_string()).status().unwrap();
         assert!(status.success());
-        gpuvitals_rig::waiting::ended(&mut self.child).code()
+        waiting::ended(&mut self.child).code()
     }
 }
 
@@ -110,4 +106,11 @@ impl Drop for Server {
         let _ended_before = self.child.kill();
         let _reaped_before = self.child.wait();
     }
+}
+
+/// The address that a line of a machine's log names, if it does.
+fn address(line: &str) -> Option<String> {
+    let line: Value = serde_json::from_str(line).expect("every line of a machine's log is JSON");
+    let url = line["message"].as_str().unwrap().strip_prefix("dashboard and API: ")?;
+    Some(url.trim_end_matches('/').to_owned())
 }

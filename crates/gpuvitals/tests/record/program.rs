@@ -5,7 +5,7 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
 use gpuvitals_rig::gpuvitals;
-use gpuvitals_rig::waiting::{ended, until};
+use gpuvitals_rig::waiting::{ended, outcome, until, within};
 use rustix::process::{Pid, Signal, kill_process};
 
 use crate::{open, record, rows, said};
@@ -18,13 +18,17 @@ fn piped(command: &mut Command) -> Child {
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
 }
 
-/// Reads lines until one has this text.
-fn wait_for(input: &mut impl BufRead, text: &str) {
-    let mut line = String::new();
-    while !line.contains(text) {
-        line.clear();
-        assert!(input.read_line(&mut line).unwrap() > 0, "{text} never came");
-    }
+/// Reads lines until one has this text, and gives the rest.
+fn wait_for<R: Read + Send + 'static>(stream: R, text: &str) -> BufReader<R> {
+    let (mut lines, wanted) = (BufReader::new(stream), text.to_owned());
+    within(&format!("{text:?}"), move || {
+        let mut line = String::new();
+        while !line.contains(&wanted) {
+            line.clear();
+            assert!(lines.read_line(&mut line).unwrap() > 0, "{wanted} never came");
+        }
+        lines
+    })
 }
 
 fn texts(directory: &Path) -> Vec<String> {
@@ -68,7 +72,7 @@ fn the_command_keeps_its_streams_and_sets_marks() {
     command.args(["--", "sh", "-c", script, env!("CARGO_BIN_EXE_gpuvitals")]);
     let mut child = piped(&mut command);
     child.stdin.take().unwrap().write_all(b"through and through\n").unwrap();
-    let output = child.wait_with_output().unwrap();
+    let output = outcome(child);
     let (stdout, stderr) = said(&output);
     assert_eq!((output.status.code(), stdout.as_str()), (Some(0), "through and through\n"), "{stderr}");
     assert!(stderr.contains("2 marks"), "the summary stands beside the command's output: {stderr}");
@@ -83,8 +87,7 @@ fn signals_go_on_to_the_command() {
         let dir = tempfile::tempdir().unwrap();
         let script = format!("trap 'exit {code}' {name}; echo ready; read nothing");
         let mut child = piped(record("rx7900xtx", dir.path()).args(["-q", "--", "sh", "-c", &script]));
-        let mut stdout = BufReader::new(child.stdout.take().unwrap());
-        wait_for(&mut stdout, "ready");
+        let _stdout = wait_for(child.stdout.take().unwrap(), "ready");
         signal(&child, number);
         // Its standard input stays open: only the signal ends it.
         let stdin = child.stdin.take();
@@ -99,11 +102,12 @@ fn a_signal_ends_a_recording_without_a_command_as_it_should() {
     for number in [Signal::INT, Signal::TERM] {
         let dir = tempfile::tempdir().unwrap();
         let mut child = piped(&mut record("rx7900xtx", dir.path()));
-        wait_for(&mut BufReader::new(child.stderr.as_mut().unwrap()), "recording to");
+        let _stderr = wait_for(child.stderr.take().unwrap(), "recording to");
+        let _stdin = child.stdin.take();
         signal(&child, number);
-        let mut stdout = String::new();
-        child.stdout.take().unwrap().read_to_string(&mut stdout).unwrap();
-        assert_eq!(ended(&mut child).code(), Some(0));
+        let output = outcome(child);
+        assert_eq!(output.status.code(), Some(0));
+        let (stdout, _) = said(&output);
         assert!(stdout.starts_with("recorded "), "{stdout}");
         assert!(rows(&dir.path().join("gpu_events.parquet")) >= 0);
     }
@@ -116,13 +120,14 @@ fn killed_it_is_repaired_by_the_command() {
     // rows.
     let mut child =
         piped(record("rx7900xtx", dir.path()).args(["--", "sh", "-c", "echo ready; read nothing"]));
-    wait_for(&mut BufReader::new(child.stdout.as_mut().unwrap()), "ready");
+    let _stdout = wait_for(child.stdout.take().unwrap(), "ready");
     let journal = dir.path().join("unfinished/gpu_events.000001.rows");
     until("rows", || std::fs::metadata(&journal).map_or(0, |meta| meta.len()), |length| *length > 0);
     let refused = gpuvitals!().arg("repair").arg(dir.path()).output().unwrap();
     assert_eq!(refused.status.code(), Some(69), "it still runs");
     child.kill().unwrap();
-    child.wait().unwrap();
+    drop(child.stdin.take());
+    ended(&mut child);
 
     let refused = record("rx7900xtx", dir.path()).args(["--duration", "100ms"]).output().unwrap();
     assert_eq!(refused.status.code(), Some(65));
@@ -148,11 +153,13 @@ fn a_full_disk_ends_the_recording_and_what_was_written_is_given_back() {
     for (more, code) in [(&[][..], 74), (&["--", "sh", "-c", "read nothing; exit 5"], 5)] {
         let dir = tempfile::tempdir().unwrap();
         let mut child = limited(dir.path(), more);
-        let mut told = BufReader::new(child.stderr.take().unwrap());
-        wait_for(&mut told, "recording has stopped");
+        let mut told = wait_for(child.stderr.take().unwrap(), "recording has stopped");
         drop(child.stdin.take());
-        let mut rest = String::new();
-        told.read_to_string(&mut rest).unwrap();
+        let rest = within("the end of what it says", move || {
+            let mut rest = String::new();
+            told.read_to_string(&mut rest).unwrap();
+            rest
+        });
         assert_eq!(ended(&mut child).code(), Some(code), "{rest}");
         assert!(rest.contains("gpuvitals repair") && rest.contains("File too large"), "{rest}");
         let repaired = gpuvitals!().arg("repair").arg(dir.path()).output().unwrap();
