@@ -18,7 +18,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::mpsc::{Receiver, Sender, channel};
 use tokio_util::sync::CancellationToken;
 
-use crate::client::request;
+use crate::client::{request, soon};
 use crate::world::World;
 
 /// A history whose buckets never come; it tells when they are asked for and when the question is dropped.
@@ -94,13 +94,9 @@ async fn endless(world: &World, request_timeout: Duration) -> (SocketAddr, Recei
     (address, news)
 }
 
-/// Longest wait for what comes by itself.
-const PATIENCE: Duration = Duration::from_mins(2);
-
 /// What becomes of a question next.
 async fn next(news: &mut Receiver<&'static str>) -> &'static str {
-    let news = tokio::time::timeout(PATIENCE, news.recv()).await;
-    news.expect("news of the question never came").expect("the question tells of its end")
+    soon("news of the question", news.recv()).await.expect("the question tells of its end")
 }
 
 #[tokio::test]
@@ -139,7 +135,7 @@ fn a_question_whose_patterns_take_too_long_is_an_error_and_holds_up_nobody() {
             // It ends when the other half is dropped.
             freed.recv().unwrap_err();
         });
-        begins.await.unwrap();
+        soon("the busy thread", begins).await.unwrap();
         let patterns = vec!["pod=~.{0,300}"; 32].join(";");
         for path in ["/api/v1/gpus?", "/api/v1/query?metrics=power_w&", "/api/v1/telemetry?"] {
             let asked = clock::instant();

@@ -2,6 +2,7 @@
 
 use std::io::Read;
 use std::net::SocketAddr;
+use std::time::Duration;
 
 use flate2::read::GzDecoder;
 use serde_json::Value;
@@ -43,13 +44,21 @@ fn header<'a>(head: &'a str, name: &str) -> Option<&'a str> {
     })
 }
 
+/// Longest wait for anything that comes by itself.
+const PATIENCE: Duration = Duration::from_mins(2);
+
+/// What comes of a future.
+pub(crate) async fn soon<T>(what: &str, coming: impl Future<Output = T>) -> T {
+    tokio::time::timeout(PATIENCE, coming).await.unwrap_or_else(|_| panic!("{what} never came"))
+}
+
 /// One request on a connection of its own.
 pub(crate) async fn request(address: SocketAddr, method: &str, path: &str, headers: &str) -> Answer {
     let mut stream = TcpStream::connect(address).await.unwrap();
     let text = format!("{method} {path} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n{headers}\r\n");
     stream.write_all(text.as_bytes()).await.unwrap();
     let mut bytes = Vec::new();
-    stream.read_to_end(&mut bytes).await.unwrap();
+    soon(&format!("the answer to {path}"), stream.read_to_end(&mut bytes)).await.unwrap();
     let end = bytes.windows(4).position(|four| four == b"\r\n\r\n").expect("an answer has a head");
     let head = String::from_utf8(bytes[..end].to_vec()).unwrap();
     let status = head.split(' ').nth(1).unwrap().parse().unwrap();
@@ -89,7 +98,8 @@ impl Events {
         let mut block = String::new();
         loop {
             let mut line = String::new();
-            if self.reader.read_line(&mut line).await.unwrap() == 0 {
+            let read = soon("an event, or the end of the stream", self.reader.read_line(&mut line)).await;
+            if read.unwrap() == 0 {
                 return None;
             }
             if line.trim().is_empty() {

@@ -1,6 +1,6 @@
 //! Histories elsewhere, over real sockets.
 
-#![expect(clippy::unwrap_used, clippy::expect_used, reason = "what fails here fails its test")]
+#![expect(clippy::unwrap_used, reason = "what fails here fails its test")]
 
 mod abandoned;
 mod discovery;

@@ -11,6 +11,7 @@ use gpuvitals_core::ports::{Answer, Sink, SinkError};
 use gpuvitals_core::{Batch, Health, MetricId, Status, Table, figures::Family};
 use gpuvitals_listener::client::Credentials;
 use gpuvitals_remote::{Merged, NamedHistory, Remote};
+use gpuvitals_rig::waiting::soon;
 use gpuvitals_suite::{BASE_NS, Case, TestRow, Write, answer, batch, cases};
 use proptest::prelude::*;
 use tokio::sync::mpsc::channel;
@@ -313,7 +314,9 @@ async fn a_busy_member_holds_up_no_other_and_hurries_none_that_is_away() {
     Sink::accept(&b.store, vec![batch(&[TestRow::of(1, 0)])]).await.unwrap();
     let mut of_b = None;
     for at in 0..101 {
-        let Some(Change::Rows(rows)) = changes.next().await else { panic!("no rows") };
+        let Some(Change::Rows(rows)) = soon("the rows of a member", changes.next()).await else {
+            panic!("no rows")
+        };
         if rows.iter().any(|rows| rows.identity(0).index == Some(1)) {
             of_b = Some(at);
         }
@@ -323,7 +326,8 @@ async fn a_busy_member_holds_up_no_other_and_hurries_none_that_is_away() {
     let mut second = 100;
     while tokio::time::Instant::now() < until {
         Sink::accept(&a.store, vec![batch(&[TestRow::of(0, second)])]).await.unwrap();
-        assert!(matches!(changes.next().await, Some(Change::Rows(_))));
+        let change = soon("the rows of a member", changes.next()).await;
+        assert!(matches!(change, Some(Change::Rows(_))));
         second += 1;
     }
     let tried = tried.load(Ordering::Relaxed);
@@ -337,7 +341,9 @@ async fn changes_and_states_of_all_are_those_of_the_whole() {
     let mut seen = Vec::new();
     for (kept, gpu) in [(&a, 0), (&b, 1), (&a, 2)] {
         Sink::accept(&kept.store, vec![batch(&[TestRow::of(gpu, 0)])]).await.unwrap();
-        let Some(Change::Rows(rows)) = changes.next().await else { panic!("no rows") };
+        let Some(Change::Rows(rows)) = soon("the rows of a member", changes.next()).await else {
+            panic!("no rows")
+        };
         seen.extend(rows.iter().map(|rows| rows.identity(0).index));
     }
     assert_eq!(seen, [Some(0), Some(1), Some(2)]);

@@ -13,7 +13,7 @@ use gpuvitals_core::{Health, MetricId, Table};
 use gpuvitals_listener::Access;
 use gpuvitals_listener::client::{BearerToken, Credentials};
 use gpuvitals_remote::{Remote, serve, v1};
-use gpuvitals_rig::waiting::watched;
+use gpuvitals_rig::waiting::{soon, watched};
 use gpuvitals_suite::{BASE_NS, TestRow, answer, batch, cases};
 use proptest::prelude::*;
 use tokio::sync::mpsc::{Sender, channel};
@@ -31,11 +31,6 @@ use crate::world::{Kept, Service, dial, endpoint, guarded, remote};
 
 const SECOND_NS: i64 = 1_000_000_000;
 
-/// Waits for what will come; only a defect makes it long.
-async fn soon<T>(what: impl Future<Output = T>) -> T {
-    tokio::time::timeout(Duration::from_secs(30), what).await.expect("it comes within 30 s")
-}
-
 /// Waits until a history tells of itself what is asked.
 async fn until(history: &dyn History, is: impl Fn(&dyn History) -> bool) {
     watched("what a history tells of itself", || is(history)).await;
@@ -52,7 +47,7 @@ async fn written_until(kept: &Kept, is_so: impl Fn() -> bool) {
             }
         }
     };
-    soon(writing).await;
+    soon("what rows bring about", writing).await;
 }
 
 fn row(gpu: u8, second: i64) -> TestRow {
@@ -213,7 +208,7 @@ async fn a_service_that_ends_and_comes_back_is_heard_again() {
     let version = remote.version();
     let first = tokio::spawn(async move { (changes.next().await, changes) });
     written_until(&kept, || first.is_finished()).await;
-    let (change, mut changes) = soon(first).await.unwrap();
+    let (change, mut changes) = soon("the first change", first).await.unwrap();
     assert!(matches!(change, Some(Change::Rows(rows)) if rows.iter().all(|batch| batch.rows() == 1)));
     until(&remote, |history| history.version() != version).await;
 
@@ -228,7 +223,7 @@ async fn a_service_that_ends_and_comes_back_is_heard_again() {
     assert!(remote.health().since_ns <= since, "the store itself was well all the time");
     assert_ne!(remote.version(), version, "what came in the meantime is unknown");
     assert_eq!(History::fleet(&remote).await.unwrap().answer.gpus.len(), 1);
-    let missed = soon(async {
+    let missed = soon("the missed change", async {
         loop {
             match changes.next().await {
                 Some(Change::Rows(_)) => {}
@@ -259,7 +254,7 @@ async fn followers_get_the_rows_that_they_asked_for() {
         kept.store.accept(vec![batch(&[row(0, second), row(2, second)])]).await.unwrap();
     }
     kept.store.accept(vec![batch(&[row(0, 9), row(1, 9), row(2, 9), row(3, 9)])]).await.unwrap();
-    let part = soon(changes.message()).await.unwrap().unwrap();
+    let part = soon("the batches that pass", changes.message()).await.unwrap().unwrap();
     let [bytes] = part.batches.as_slice() else { panic!("{} batches", part.batches.len()) };
     let found = gpuvitals_core::wire::decode(bytes).unwrap();
     assert_eq!(answer(&Rows { batch: Some(found), total: None }).len(), 1);
@@ -273,8 +268,9 @@ async fn the_service_says_what_it_is_and_that_it_serves() {
     let mut health = HealthClient::new(channel.clone());
     let mut states =
         health.watch(HealthCheckRequest { service: name.to_owned() }).await.unwrap().into_inner();
-    soon(async { while states.message().await.unwrap().unwrap().status() != ServingStatus::Serving {} })
-        .await;
+    let serving =
+        async { while states.message().await.unwrap().unwrap().status() != ServingStatus::Serving {} };
+    soon("the state in which it serves", serving).await;
     let ask = |request| ServerReflectionRequest { host: String::new(), message_request: Some(request) };
     let asked = [
         ask(MessageRequest::ListServices(String::new())),
@@ -302,7 +298,7 @@ async fn those_who_follow_here_share_one_stream_that_ends_with_the_last() {
     let (mut one, mut other) = (remote.changes(), remote.changes());
     let first = tokio::spawn(async move { one.next().await });
     written_until(&kept, || first.is_finished()).await;
-    let (first, same) = (first.await.unwrap(), soon(other.next()).await);
+    let (first, same) = (first.await.unwrap(), soon("the same change", other.next()).await);
     let (Some(Change::Rows(first)), Some(Change::Rows(same))) = (first, same) else { panic!("no rows") };
     assert!(Arc::ptr_eq(&first, &same), "they were decoded once");
 
@@ -310,16 +306,16 @@ async fn those_who_follow_here_share_one_stream_that_ends_with_the_last() {
     let service = Service::new(Arc::new(Endless(told))).await;
     let remote = crate::world::remote(&service);
     let (one, other) = (remote.changes(), remote.changes());
-    assert_eq!(soon(news.recv()).await, Some("followed"));
+    assert_eq!(soon("news of the other end", news.recv()).await, Some("followed"));
     drop(one);
     let third = remote.changes();
     drop(other);
     let news_soon = tokio::time::timeout(Duration::from_millis(50), news.recv()).await;
     assert!(news_soon.is_err(), "there is one stream, and it goes on: {news_soon:?}");
     drop(third);
-    assert_eq!(soon(news.recv()).await, Some("dropped"));
+    assert_eq!(soon("news of the other end", news.recv()).await, Some("dropped"));
     let _again = remote.changes();
-    assert_eq!(soon(news.recv()).await, Some("followed"));
+    assert_eq!(soon("news of the other end", news.recv()).await, Some("followed"));
 }
 
 #[tokio::test]
@@ -414,9 +410,9 @@ async fn a_question_that_is_dropped_here_is_dropped_there() {
     let question = tokio::spawn(async move {
         remote.buckets(power(vec![MetricId::of("power_w")], SECOND_NS)).await.map(drop)
     });
-    assert_eq!(soon(news.recv()).await, Some("asked"));
+    assert_eq!(soon("news of the other end", news.recv()).await, Some("asked"));
     question.abort();
-    assert_eq!(soon(news.recv()).await, Some("dropped"));
+    assert_eq!(soon("news of the other end", news.recv()).await, Some("dropped"));
 }
 
 #[tokio::test]
