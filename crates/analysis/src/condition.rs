@@ -58,7 +58,7 @@ pub struct Condition {
 /// A condition that matches, with the values that show it.
 #[derive(Debug, Clone, Copy)]
 pub struct MatchedCondition {
-    /// The condition.
+    /// The row of the table of conditions that matches.
     pub condition: &'static Condition,
     values: [Value; METRICS_MAX],
 }

@@ -14,7 +14,7 @@ pub struct HealthEvent {
     pub at_ns: i64,
     /// `xid`, `ecc`, `ras`, `throttle`, `lost` or `back`; or that of a finding's life or of a silence.
     pub kind: Arc<str>,
-    /// In words.
+    /// What happened, in words for people.
     pub detail: Arc<str>,
     /// Id of the finding that this event belongs to.
     pub finding: Option<Arc<str>>,

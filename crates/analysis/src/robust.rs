@@ -11,7 +11,7 @@ const NORMAL: f64 = 1.4826;
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema), schema(as = SpreadEntry))]
 pub struct Spread {
-    /// Median.
+    /// The median, in the unit of the values.
     pub median: f64,
     /// Median distance to it, scaled to the standard deviation of normal values.
     pub deviation: f64,

@@ -28,7 +28,7 @@ const GAP_MIN_NS: i64 = 2_500_000_000;
 const GAP_INTERVALS: i64 = 5;
 /// Most GPUs of a summary; partitions count. No node has more.
 const GPUS_MAX: usize = 1_024;
-/// Most hosts.
+/// Most hosts of a summary.
 const HOSTS_MAX: usize = 1_024;
 
 const POWER: MetricId = MetricId::of("power_w");
@@ -60,9 +60,9 @@ pub struct Summary {
 /// Energy, and the source of the number.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct EnergyFigure {
-    /// Joules.
+    /// Energy over the rows, joules.
     pub joules: f64,
-    /// Its source.
+    /// Where the number comes from.
     pub source: EnergySource,
     /// The reason for the source.
     pub reason: String,
@@ -75,7 +75,7 @@ pub struct EnergyFigure {
 pub struct PowerFigure {
     /// Mean over time.
     pub mean: f64,
-    /// Largest sample.
+    /// Largest sample, W.
     pub max: f64,
     /// Value that 99 % of the samples do not exceed, within 1 %.
     pub p99: f64,
@@ -86,7 +86,7 @@ pub struct PowerFigure {
 /// How long the clocks were held down.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct ThrottleFigure {
-    /// Seconds.
+    /// How long something held the clocks down, seconds.
     pub seconds: f64,
     /// Share of the observed time, 0 to 1.
     pub share: f64,
@@ -95,18 +95,18 @@ pub struct ThrottleFigure {
     pub counted: bool,
 }
 
-/// One GPU.
+/// What the rows say of one GPU, or of a partition of it.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct GpuSummary {
     /// Its key: `uuid`, or `uuid:partition`.
     pub id: String,
     /// Index on the node.
     pub gpu: Option<i32>,
-    /// Host.
+    /// Name of its host.
     pub node: Option<String>,
-    /// Product name.
+    /// Product name, as the driver gives it.
     pub model: Option<String>,
-    /// Address.
+    /// PCI address, `0000:65:00.0`.
     pub pci: Option<String>,
     /// The driver that read it.
     pub driver: Option<String>,
@@ -121,34 +121,34 @@ pub struct GpuSummary {
     pub gaps: u64,
     /// Their length, seconds.
     pub gaps_s: f64,
-    /// Energy.
+    /// Energy over the rows; none: neither counted nor to be had from power.
     pub energy: Option<EnergyFigure>,
-    /// Power.
+    /// Power, W; none: no row has one.
     pub power_w: Option<PowerFigure>,
     /// Clock of the graphics and compute engine.
     pub gpu_clock_mhz: Option<Extent>,
     /// Clock of the memory.
     pub mem_clock_mhz: Option<Extent>,
-    /// Main temperature.
+    /// Main temperature, °C.
     pub temperature_c: Option<Extent>,
-    /// Throttling.
+    /// How long its clocks were held down; none: the driver does not say.
     pub throttled: Option<ThrottleFigure>,
-    /// Utilisation.
+    /// Utilisation, %.
     pub utilization_pct: Option<Extent>,
     /// Most device memory in use, MiB.
     pub memory_used_max_mb: Option<f64>,
 }
 
-/// The host.
+/// What the rows say of a host.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct HostSummary {
-    /// Name.
+    /// Its name; none: the rows have none.
     pub node: Option<String>,
     /// From the first to the last row, seconds.
     pub duration_s: f64,
     /// Rows.
     pub samples: u64,
-    /// CPU utilisation.
+    /// Utilisation of all its CPUs together, %.
     pub cpu_pct: Option<Extent>,
     /// Most memory in use, MiB.
     pub memory_max_mb: Option<f64>,

@@ -8,7 +8,7 @@ use gpuvitals_core::sketch::Sketch;
 /// Figures of one quantity over one window.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct WindowSummary {
-    /// Samples.
+    /// Samples that have a value.
     pub count: u64,
     /// Smallest sample.
     pub min: f64,

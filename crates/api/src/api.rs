@@ -39,7 +39,7 @@ const SHORTEST_WATCH: Duration = Duration::from_secs(5);
 pub trait StatusView: Send + Sync {
     /// The queues; their statistics are `topics`, `total_processed`, `uptime_seconds` and their other fields.
     fn queues(&self) -> Vec<Peer>;
-    /// The collectors.
+    /// The collectors that the history is read from, and how they are.
     fn collectors(&self) -> Vec<Peer>;
     /// The source of the rows and its progress: a JSON object, empty if there is none in this process.
     fn source(&self) -> serde_json::Value;

@@ -83,7 +83,7 @@ pub(crate) struct Head {
 /// An answer, compressed or not.
 #[derive(Debug)]
 pub(crate) struct Rendered {
-    /// The text.
+    /// What is sent as the body.
     pub(crate) body: Bytes,
     /// What it is.
     pub(crate) head: Head,

@@ -21,7 +21,7 @@ const ENTRY_LEN: u64 = 256;
 /// The key of a cached answer.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) struct CacheKey {
-    /// The question.
+    /// The question with its parameters, as its type prints itself.
     pub(crate) ask: String,
     /// How it is sent.
     pub(crate) encoding: Encoding,
@@ -31,7 +31,7 @@ pub(crate) struct CacheKey {
     pub(crate) said: u64,
 }
 
-/// An answer.
+/// An answer that waits to be asked for again.
 #[derive(Debug, Clone)]
 pub(crate) struct Ready {
     /// The answer, compressed or not.

@@ -33,7 +33,7 @@ pub struct ApiConfig {
     pub cache_entries: usize,
     /// Limits on requests.
     pub limits: Limits,
-    /// The clock.
+    /// What is asked for the time.
     pub clock: Clock,
     /// The web page.
     pub page: Page,

@@ -67,7 +67,7 @@ impl FromStr for StreamPlace {
     }
 }
 
-/// The changes.
+/// The newest changes, for clients of streams that come back.
 pub(crate) struct RecentChanges {
     kept: Mutex<KeptChanges>,
     /// Told of every change.

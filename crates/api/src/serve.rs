@@ -17,7 +17,7 @@ const FORM_BYTES: u64 = 64 << 10;
 /// What is served on the port of the API beside it.
 #[derive(Debug, Clone)]
 pub struct Beside {
-    /// Its paths.
+    /// Paths that the API does not have itself.
     pub router: Router,
     /// The scope that a request to the port needs; those to the API itself need [`own_scope`].
     pub scope: fn(&Method, &str) -> TokenScope,

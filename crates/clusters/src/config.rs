@@ -47,9 +47,9 @@ pub enum ConfigError {
     Both {
         /// Name of the cluster.
         cluster: String,
-        /// A setting.
+        /// One of the two settings, by its key.
         one: &'static str,
-        /// Another.
+        /// The other.
         other: &'static str,
     },
     /// A number or duration out of its range.

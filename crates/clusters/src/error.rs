@@ -31,7 +31,7 @@ pub(crate) enum ClusterError {
     /// A file that the configuration names cannot be read.
     #[error("cannot read {}", path.display())]
     File {
-        /// Its path.
+        /// Path of the file.
         path: PathBuf,
         /// The kernel's error.
         source: Arc<io::Error>,
@@ -48,7 +48,7 @@ pub(crate) enum ClusterError {
     /// The server refuses.
     #[error("the API server answers {code}: {message}")]
     Api {
-        /// HTTP status.
+        /// HTTP status of the answer.
         code: u16,
         /// Its own words, shortened.
         message: String,

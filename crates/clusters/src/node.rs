@@ -44,7 +44,7 @@ pub(crate) struct NodeAnswer {
 pub(crate) struct NodeFailure {
     /// The last exec's own error; none if the tool ran, and its output is no answer.
     pub(crate) cause: Option<ClusterError>,
-    /// For people.
+    /// Why, in words for people.
     pub(crate) text: String,
 }
 

@@ -26,7 +26,7 @@ pub struct ColumnSeries {
     pub kind: Kind,
     /// Base unit; empty: none.
     pub unit: &'static str,
-    /// Its sentence.
+    /// The sentence that explains it, for the line `# HELP`.
     pub help: Cow<'static, str>,
     /// The labels that tell it from others of its family.
     pub fixed: Vec<(&'static str, &'static str)>,

@@ -23,7 +23,7 @@ pub(crate) struct Line {
 /// A family: its head in either format, and its series, each for every GPU.
 #[derive(Debug)]
 pub(crate) struct FamilyPlan {
-    /// Without samples.
+    /// Name, type and help, without samples.
     pub(crate) family: Family,
     heads: [Box<[u8]>; 2],
     lines: Vec<Line>,

@@ -20,7 +20,7 @@ pub(crate) const THROTTLED_FAMILY: &str = "gpu_throttled_seconds_total";
 /// A total of a GPU.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Total {
-    /// Joule.
+    /// Energy, J.
     Energy,
     /// Seconds of full utilisation.
     Busy,
@@ -28,7 +28,7 @@ pub(crate) enum Total {
     Throttled,
     /// Seconds under the reason of a column.
     ThrottledBy(MetricId),
-    /// Unobserved seconds.
+    /// Time that was not observed, s.
     Gap,
 }
 

@@ -26,7 +26,7 @@ pub(crate) enum Stat {
 /// The value of a series.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Reading {
-    /// Always 1.
+    /// Always 1: the labels say it all.
     Here,
     /// 1 while the energy comes from this source.
     EnergyFrom(Option<EnergySource>),

@@ -81,7 +81,7 @@ impl Scrape for TextScrape<'_> {
     }
 }
 
-/// Typed families.
+/// A scrape as families, for those who send them on as numbers.
 pub(crate) struct TypedScrape {
     pub(crate) families: Vec<Family>,
     now_ns: i64,

@@ -39,7 +39,7 @@ Docs: docs/broker.md, what it promises and how it is run; docs/queue-protocol.md
 
 /// Files beside the connections: segments of the log, listeners, standard streams.
 const OTHER_FILES: u64 = 64;
-/// Largest frame.
+/// Largest frame that a producer may send, bytes.
 const FRAME_BYTES_MAX: usize = 4 << 20;
 /// Part of the grace that the connections may take to close; the rest is the queue's.
 const CONNECTIONS_SHARE: u32 = 4;

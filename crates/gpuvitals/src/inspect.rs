@@ -84,7 +84,7 @@ struct FileReport {
     problems: Vec<String>,
 }
 
-/// Different names.
+/// Different names, as many as are remembered.
 #[derive(Debug, Default, Serialize)]
 struct DistinctNames {
     count: usize,

@@ -162,7 +162,7 @@ pub(crate) struct Announcer {
 }
 
 impl Announcer {
-    /// Prints it.
+    /// Prints a line for the person who started the service.
     pub(crate) fn tell(self, message: &str) {
         let line = match self.service {
             None => message.to_owned(),

@@ -32,7 +32,7 @@ use settings::SourceKind;
 
 /// An open source that has not begun.
 pub(crate) struct Opened {
-    /// Its counts.
+    /// What it has read and published so far.
     pub progress: Arc<Progress>,
     source: OpenSource,
     announcement: String,

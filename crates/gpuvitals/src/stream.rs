@@ -35,7 +35,7 @@ pub(crate) const THREADS: usize = 2;
 /// What a stream is run with.
 #[derive(Clone, Copy)]
 pub(crate) struct Parts<'a> {
-    /// Its settings.
+    /// The section `stream` of the settings.
     pub settings: &'a Stream,
     /// The user's word on the files.
     pub files: &'a Files,

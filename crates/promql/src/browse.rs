@@ -235,11 +235,11 @@ fn metrics_of(batch: &Batch) -> HashSet<MetricId> {
 /// A family of series.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FamilyInfo {
-    /// Its name.
+    /// Its name in queries, such as `gpu_power_watts`.
     pub name: String,
     /// `counter` or `gauge`.
     pub kind: &'static str,
-    /// Its sentence.
+    /// The sentence that explains it.
     pub help: String,
     /// Base unit; empty: none.
     pub unit: &'static str,

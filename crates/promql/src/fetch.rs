@@ -444,7 +444,7 @@ impl Reader<'_> {
     }
 }
 
-/// A host.
+/// The identity of a host, which its name makes; none if the name cannot be one.
 pub(crate) fn host(node: &str) -> Option<Identity> {
     Identity::default().with(IdentityColumn::Node, node).ok()
 }

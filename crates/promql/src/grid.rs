@@ -5,7 +5,7 @@ use gpuvitals_core::time::SECOND_NS;
 /// Instants with equal distances, nanoseconds UTC since 1970.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Grid {
-    /// The first.
+    /// The first instant, nanoseconds UTC since 1970.
     pub start_ns: i64,
     /// Their distance, above 0; of a single one it says nothing.
     pub step_ns: i64,
@@ -33,7 +33,7 @@ impl Grid {
         self.time(self.count.saturating_sub(1))
     }
 
-    /// An instant.
+    /// The instant of a step, nanoseconds UTC since 1970; the first step is 0.
     pub fn time(&self, step: usize) -> i64 {
         let step = i64::try_from(step).unwrap_or(i64::MAX);
         self.start_ns.saturating_add(step.saturating_mul(self.step_ns))

@@ -94,7 +94,7 @@ impl Lines {
 pub(crate) enum Shape {
     /// The newest value.
     Newest,
-    /// The figures.
+    /// The figures of the values of each step.
     Figures,
     /// How the values moved.
     Moves,

@@ -33,7 +33,7 @@ pub(crate) struct Fetch {
 /// What is needed of the values before each instant.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Needs {
-    /// The newest.
+    /// The newest value before each instant.
     Newest,
     /// Their number, the smallest and the largest.
     Extremes,
@@ -41,7 +41,7 @@ pub(crate) enum Needs {
     Sums,
     /// The first, the newest, and how far they moved in between.
     Moves,
-    /// Each.
+    /// Each value with its time.
     Every,
 }
 

@@ -31,7 +31,7 @@ pub(crate) struct Moved {
 /// Values of a series, in the order of their times.
 #[derive(Debug, Clone)]
 pub(crate) enum Points {
-    /// Each.
+    /// Each value with its time.
     Each(Vec<Point>),
     /// Figures of those of short times; each counts at the time of its newest value.
     Cells(Vec<Cell>),

@@ -13,9 +13,9 @@ const LABEL_LEN_MAX: usize = 4 << 10;
 /// A series of a result: a value, or none, for each instant.
 #[derive(Debug, Clone, PartialEq)]
 pub struct PromSeries {
-    /// Its labels.
+    /// Its labels, the name among them as `__name__`.
     pub labels: SeriesLabels,
-    /// By instant.
+    /// A value for each instant of the grid; none: it has none there.
     pub values: Vec<Option<f64>>,
 }
 
@@ -49,7 +49,7 @@ pub(crate) fn map(series: Vec<PromSeries>, with: impl Fn(f64, usize) -> Option<f
     mapped.collect()
 }
 
-/// Without names.
+/// The series without their names, as what is computed has none.
 pub(crate) fn nameless(mut series: Vec<PromSeries>) -> Result<Vec<PromSeries>, PromError> {
     for one in &mut series {
         if !one.labels.get(NAME).is_empty() {

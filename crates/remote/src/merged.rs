@@ -35,7 +35,7 @@ const NOBODY: &str = "no collector is known";
 pub struct NamedHistory {
     /// Its name, for people: `collector b:8080`.
     pub name: Arc<str>,
-    /// The history.
+    /// The history that is asked.
     pub history: Arc<dyn History>,
 }
 

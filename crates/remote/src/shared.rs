@@ -13,9 +13,9 @@ use gpuvitals_core::{Health, causes};
 /// latest state is the one that the database had when it was asked first.
 #[derive(Debug)]
 pub struct SharedDatabase {
-    /// The database.
+    /// The database that keeps the rows.
     pub database: Arc<dyn History>,
-    /// The services.
+    /// The services that fill the database; they know rows before it does.
     pub services: Arc<dyn History>,
 }
 

@@ -11,7 +11,7 @@ pub struct CertificateAuthority(CertifiedIssuer<'static, KeyPair>);
 /// Files of a certificate and its key, in PEM.
 #[derive(Debug)]
 pub struct Pair {
-    /// The certificate.
+    /// File of the certificate, in PEM.
     pub cert: PathBuf,
     /// Its private key.
     pub key: PathBuf,

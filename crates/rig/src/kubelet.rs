@@ -17,13 +17,13 @@ use tokio::sync::oneshot;
 /// A pod with one container that holds devices.
 #[derive(Debug, Clone, Copy)]
 pub struct HoldingPod<'a> {
-    /// Its name.
+    /// Name of the pod.
     pub name: &'a str,
-    /// Its namespace.
+    /// Namespace of the pod.
     pub namespace: &'a str,
     /// What the device plugin calls its devices: `amd.com/gpu`.
     pub resource: &'a str,
-    /// The devices.
+    /// Ids of the devices that it holds.
     pub devices: &'a [&'a str],
 }
 

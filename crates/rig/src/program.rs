@@ -78,7 +78,7 @@ impl Process {
         assert!(Command::new("kill").args(["-s", name, &id]).status().unwrap().success());
     }
 
-    /// SIGKILL.
+    /// Ends it with SIGKILL, and waits for that.
     pub fn kill(mut self) {
         self.child.kill().unwrap();
         waiting::ended(&mut self.child);

@@ -107,7 +107,7 @@ macro_rules! words {
 
 /// A section: a struct of settings that one part of the program owns.
 pub trait Section: Sized {
-    /// Its settings.
+    /// Its settings, with what each is for.
     const TABLE: SectionTable;
 
     /// Reads each setting from its value, and checks them.
@@ -132,9 +132,9 @@ pub trait Section: Sized {
 /// The settings of a section.
 #[derive(Debug, Clone, Copy)]
 pub struct SectionTable {
-    /// Its key.
+    /// Its key in the file of settings.
     pub name: &'static str,
-    /// Its purpose.
+    /// What it is for, as the commented defaults say it.
     pub about: &'static str,
     /// In the order of the struct.
     pub settings: &'static [Setting],
@@ -143,11 +143,11 @@ pub struct SectionTable {
 /// The description of a setting.
 #[derive(Debug)]
 pub struct Setting {
-    /// `section.key`.
+    /// Where it stands in the file: `section.key`.
     pub path: &'static str,
     /// The documentation of the field.
     pub help: &'static str,
-    /// The default.
+    /// Gives the value that it has when nobody sets it.
     pub default: fn() -> Value,
     /// How it is written.
     pub notation: Notation,
@@ -232,9 +232,9 @@ impl From<(String, String)> for Variable {
 /// A setting that cannot be as it is.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Refusal {
-    /// Its path.
+    /// Path of the setting at fault, `section.key`.
     pub setting: &'static str,
-    /// Why.
+    /// Why it is refused, to be read behind the name of the setting.
     pub why: String,
 }
 

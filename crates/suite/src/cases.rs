@@ -103,7 +103,7 @@ impl Case {
         model
     }
 
-    /// Asks everything.
+    /// Asks a history all questions of the case, and compares its answers with the model's.
     pub async fn ask(&self, history: &dyn History, model: &Model) {
         assert_eq!(self.ask_but_lacks(history, model).await, Vec::<String>::new());
     }

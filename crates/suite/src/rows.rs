@@ -40,7 +40,7 @@ pub struct TestRow {
     pub energy: Option<u64>,
     /// `xid_last`: 32-bit integer.
     pub xid: Option<u8>,
-    /// `utilization_pct`.
+    /// `utilization_pct`, in whole percents.
     pub utilization: Option<u8>,
     /// `throttled`: a state.
     pub throttled: Option<bool>,

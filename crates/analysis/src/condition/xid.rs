@@ -87,7 +87,7 @@ const UNKNOWN: XidStep = now(
      https://docs.nvidia.com/deploy/xid-errors/. Drain the node if jobs fail on this GPU.",
 );
 
-/// By code.
+/// The codes that are known, with what they mean.
 const XIDS: &[Xid] = &[
     one(8, "the GPU stopped processing", RESTART),
     one(11, "a stream of commands was not valid", RESTART),

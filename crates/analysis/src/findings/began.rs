@@ -53,7 +53,7 @@ struct AskedFinding {
 pub struct Shown {
     /// Kind of the finding.
     pub kind: &'static FindingKind,
-    /// Its subject.
+    /// The GPU, node, job or model that it is about.
     pub subject: Subject,
     /// When it began, to the minute; none: history does not show it.
     pub began: Option<Began>,

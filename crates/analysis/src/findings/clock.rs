@@ -21,7 +21,7 @@ const COUNTED_NS: i64 = 2 * FUTURE_MAX_NS;
 pub struct RowAhead {
     /// Its time, nanoseconds UTC since 1970.
     pub at_ns: i64,
-    /// Its identity.
+    /// Identity of the row, which names the host.
     pub identity: Identity,
 }
 

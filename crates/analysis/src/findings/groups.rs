@@ -19,7 +19,7 @@ use gpuvitals_core::integral::{rounded, seconds};
 pub struct HolderLoad {
     /// The job, as `cluster/namespace/name`.
     pub holder: Arc<str>,
-    /// Its GPUs.
+    /// The GPUs that it holds now, with their last minutes.
     pub members: Vec<MemberLoad>,
     /// Spread of their clocks under load, MHz.
     pub clock: Option<Spread>,

@@ -25,7 +25,7 @@ pub struct WorkLevel {
     pub until_ns: i64,
     /// From one row to the next, nanoseconds, in the minute with most of them: the one in which a GPU falls silent has few.
     pub interval_ns: i64,
-    /// Power, W.
+    /// Power in these minutes, W.
     pub power_w: f64,
     /// Those of `ACTIVITIES` that are read, each in its metric's unit.
     pub activities: Activities,

@@ -15,7 +15,7 @@ pub struct LifeChange {
     at_ns: i64,
     /// Key of the GPU whose row it becomes.
     gpu: Option<Arc<str>>,
-    /// In words.
+    /// What happened, in the words that the row carries.
     detail: Arc<str>,
     what: LifeEvent,
 }

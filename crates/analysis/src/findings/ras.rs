@@ -20,7 +20,7 @@ const ROWS_MAX: usize = 10_000;
 /// Most GPUs whose blocks are asked for.
 const GPUS_MAX: usize = 64;
 
-/// A block.
+/// A block of an AMD GPU that counts errors, and what to do about them.
 struct RasBlock {
     name: &'static str,
     words: &'static str,

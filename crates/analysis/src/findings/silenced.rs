@@ -145,7 +145,7 @@ impl Silences {
         }
     }
 
-    /// Takes rows.
+    /// Takes what other gateways and earlier lives said, from rows of `gpu_health_events`.
     pub(super) fn recall(&mut self, events: &[HealthEvent]) {
         for event in events {
             match (SilenceKind::by_name(&event.kind), &event.silenced) {

@@ -14,7 +14,7 @@ use crate::findings::{Began, Evidence, Silence};
 /// Something that is wrong.
 #[derive(Debug, Clone, PartialEq)]
 pub struct FleetFinding {
-    /// Its kind.
+    /// The row of the table of kinds: severity, remedy, and how long it takes to open and to close.
     pub kind: &'static FindingKind,
     /// How urgent it is.
     pub severity: Severity,
@@ -134,9 +134,9 @@ pub struct Reach {
     pub gpus: Vec<Arc<str>>,
     /// How many GPUs do the work that it disturbs: those of the job, or those it is about.
     pub concerned_gpus: usize,
-    /// Cluster.
+    /// Name of the cluster that all of them are in; none: several, or it is not known.
     pub cluster: Option<Arc<str>>,
-    /// Node.
+    /// Name of the node that all of them are on; none: several, or it is not known.
     pub node: Option<Arc<str>>,
     /// Namespace of the holder.
     pub namespace: Option<Arc<str>>,

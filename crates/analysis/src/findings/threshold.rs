@@ -17,7 +17,7 @@ pub const GONE_AFTER_NS: i64 = 7 * DAY_NS;
 pub const COMMON_SIZE_SHARE: f64 = 0.8;
 /// Share of all nodes, and number of nodes, from which silence is that of the fleet: its collection broke.
 pub const SILENT_FLEET_SHARE: f64 = 0.5;
-/// See [`SILENT_FLEET_SHARE`].
+/// Fewest silent nodes that make the fleet silent; see [`SILENT_FLEET_SHARE`].
 pub const SILENT_FLEET_NODES: usize = 3;
 
 /// Minutes of the last ten in which several nodes sent rows of one GPU.

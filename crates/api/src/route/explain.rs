@@ -24,7 +24,7 @@ use crate::parameter::{Asked, Named};
 
 /// Range without a start.
 const DEFAULT_NS: i64 = 10 * MINUTE_NS;
-/// Longest range.
+/// Longest range that is explained, nanoseconds: a day.
 const LONGEST_NS: i64 = DAY_NS;
 /// Most GPUs that one is compared with.
 const PEERS_MAX: usize = 63;

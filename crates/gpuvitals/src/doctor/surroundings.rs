@@ -13,7 +13,7 @@ use crate::config::Config;
 /// How long a queue has to accept a connection.
 const QUEUE_PATIENCE: Duration = Duration::from_secs(2);
 
-/// Looks around.
+/// What is to say about this machine beside its GPUs, and about what the settings name on it.
 pub(super) fn look(config: &Config) -> Vec<Finding> {
     let mut findings = vec![clock()];
     #[cfg(feature = "services")]

@@ -80,7 +80,6 @@ pub(crate) struct Counts {
 }
 
 impl Progress {
-    /// Nothing yet.
     pub(crate) fn new() -> Self {
         Self {
             rows: AtomicU64::new(0),
@@ -188,7 +187,7 @@ impl Progress {
         lock(&self.source).clone()
     }
 
-    /// As families.
+    /// The counts as families for `/metrics`, and how many workers publish.
     pub(crate) fn families(&self, workers: usize) -> Vec<Family> {
         let source = lock(&self.source);
         let lost = [

@@ -41,7 +41,7 @@ pub(super) fn runtime() -> Result<(Runtime, Signals), Failure> {
 /// The outcome of replaying dead letters.
 #[derive(Debug, Default, Deserialize, Serialize)]
 pub(super) struct Given {
-    /// Given back.
+    /// Published to their topic again.
     pub letters: u64,
     /// Left, since the topic is full.
     pub without_room: u64,

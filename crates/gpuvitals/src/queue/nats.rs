@@ -15,7 +15,6 @@ use crate::failure::{Exit, Failure};
 
 /// NATS that is asked.
 pub(super) struct Nats {
-    /// Its client.
     pub admin: NatsAdmin,
     runtime: Runtime,
     place: Place,

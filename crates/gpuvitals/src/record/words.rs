@@ -4,7 +4,7 @@ use std::io::Write as _;
 
 use crate::terminal;
 
-/// `12,345`
+/// A number with a comma before every third digit: `12,345`.
 pub(crate) fn count(number: u64) -> String {
     let digits = number.to_string();
     let mut text = String::with_capacity(digits.len() + digits.len() / 3);
@@ -17,7 +17,7 @@ pub(crate) fn count(number: u64) -> String {
     text
 }
 
-/// `1.2 MB`
+/// A number of bytes in the unit that suits it: `1.2 MB`.
 #[expect(clippy::cast_precision_loss, reason = "for people, to one decimal")]
 pub(crate) fn bytes(number: u64) -> String {
     let units = [(1e9, "GB"), (1e6, "MB"), (1e3, "kB")];

@@ -22,7 +22,7 @@ const DRAW_PAUSE: Duration = Duration::from_millis(100);
 struct StoreSizes {
     /// Of rows as they came.
     rows: LevelStats,
-    /// Of rollups.
+    /// Of rollups, which hold figures of minutes and hours.
     rollups: LevelStats,
 }
 

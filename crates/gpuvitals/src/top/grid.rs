@@ -45,7 +45,7 @@ pub(super) struct Head {
 /// What stands in a row of a column.
 #[derive(Debug)]
 pub(super) enum Cell<'a> {
-    /// No value.
+    /// The driver gives no value: a dash, and nothing in a drawn column.
     Missing,
     Text(String, Style),
     /// A share, %.

@@ -5,7 +5,6 @@ use crossterm::event::{KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
 /// The user's command.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Action {
-    /// End.
     Quit,
     /// Select the GPU above.
     Up,
@@ -33,7 +32,7 @@ pub(super) enum Action {
     Processes,
     /// Encoders, PCIe and links in place of the vitals, or back.
     Traffic,
-    /// Pause.
+    /// New rows are shown no more, or again.
     Pause,
     /// Help or not.
     Help,

@@ -197,7 +197,7 @@ impl Model {
         }
     }
 
-    /// Takes rows.
+    /// Takes rows of GPUs or of the host as the newest values.
     pub(super) fn observe(&mut self, batch: &Batch) {
         let blanks = Blanks::of(batch);
         // A row without values means that the device reports nothing; its state has the reason.

@@ -22,7 +22,7 @@ const HISTORY_ROWS: u16 = 6;
 /// Rows of processes at most.
 const PROCESS_ROWS: u16 = 10;
 
-/// Draws everything.
+/// Draws a frame: the head, the list, histories and processes of the selected GPU as far as there is room, and the keys.
 pub(super) fn draw(frame: &mut Frame<'_>, model: &Model) {
     let area = frame.area();
     let visible = model.visible();

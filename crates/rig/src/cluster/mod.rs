@@ -34,7 +34,7 @@ pub use self::world::{Behaviour, NodeSpec, World};
 /// A request as the server saw it, without its token.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SeenRequest {
-    /// Its path.
+    /// Path of the request, without its query.
     pub path: String,
     /// Its query, as it came.
     pub query: String,

@@ -6,7 +6,7 @@ use std::time::Duration;
 /// A node and its driver pod.
 #[derive(Debug, Clone)]
 pub struct NodeSpec {
-    /// Its name.
+    /// Name of the node.
     pub name: String,
     /// How many GPUs it has.
     pub gpus: usize,
@@ -41,7 +41,7 @@ pub enum Behaviour {
     NoTool,
     /// The runtime fails.
     Internal,
-    /// Megabytes.
+    /// The tool writes megabytes.
     Flood,
     /// The pod has just gone.
     Gone,

@@ -76,7 +76,6 @@ pub(super) fn of<'a>(
 }
 
 impl<'a> Line<'a> {
-    /// Nothing yet.
     fn new(steps: TimeSteps) -> Self {
         Self { steps: vec![Default::default(); steps.count], cards: HashSet::new() }
     }

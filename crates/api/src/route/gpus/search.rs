@@ -12,7 +12,6 @@ use crate::condition;
 pub(super) struct Search {
     /// All of it, without blanks around.
     phrase: String,
-    /// Its words.
     words: Vec<String>,
 }
 
