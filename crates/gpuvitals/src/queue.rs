@@ -11,7 +11,6 @@ mod place;
 mod print;
 mod tail;
 
-use std::collections::BTreeSet;
 use std::io::IsTerminal;
 use std::time::Duration;
 
@@ -23,6 +22,7 @@ use crate::terminal;
 
 use admin::Admin;
 use answer::runtime;
+use dead::DeadLetters;
 use place::Place;
 use tail::Tail;
 
@@ -98,24 +98,6 @@ enum QueueAction {
         #[arg(long)]
         yes: bool,
     },
-}
-
-/// Dead letters of a topic.
-#[derive(Debug, Args)]
-struct DeadLetters {
-    /// Their topic
-    topic: String,
-    /// Only these letters [default: all]
-    #[arg(long = "id", value_name = "ID", value_delimiter = ',')]
-    ids: Vec<u64>,
-}
-
-impl DeadLetters {
-    /// The ids of those that are named, each once.
-    fn ids(&self) -> Vec<u64> {
-        let ids: BTreeSet<u64> = self.ids.iter().copied().collect();
-        ids.into_iter().collect()
-    }
 }
 
 /// Asks and prints.

@@ -15,6 +15,7 @@ use crate::{heap, logging, outgoing};
 const TASKS_PATIENCE: Duration = Duration::from_secs(1);
 
 /// How a service starts, before its settings are known.
+#[derive(Debug, Clone, Copy)]
 pub(crate) struct Launch {
     /// Its name on the command line and in logs.
     pub name: &'static str,

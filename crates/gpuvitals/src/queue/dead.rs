@@ -1,15 +1,18 @@
 //! Dead letters: to see, to give back, to throw away.
 #![expect(clippy::indexing_slicing, reason = "a key that JSON lacks reads as null")]
 
+use std::collections::BTreeSet;
+
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
+use clap::Args;
 use gpuvitals_core::quantity::counted;
 use gpuvitals_queue::{ContentType, Encoding, Frame};
 use serde_json::Value;
 
 use super::admin::Admin;
 use super::answer::{Given, confirm, number};
-use super::{DeadLetters, messages, print};
+use super::{messages, print};
 use crate::failure::{Exit, Failure};
 use crate::terminal;
 
@@ -17,6 +20,24 @@ use crate::terminal;
 const PAGE: usize = 200;
 /// Most letters that are listed; with more of them, their number is more useful.
 const LISTED_MAX: usize = 10_000;
+
+/// Dead letters of a topic.
+#[derive(Debug, Args)]
+pub(super) struct DeadLetters {
+    /// Their topic
+    topic: String,
+    /// Only these letters [default: all]
+    #[arg(long = "id", value_name = "ID", value_delimiter = ',')]
+    ids: Vec<u64>,
+}
+
+impl DeadLetters {
+    /// The ids of those that are named, each once.
+    fn ids(&self) -> Vec<u64> {
+        let ids: BTreeSet<u64> = self.ids.iter().copied().collect();
+        ids.into_iter().collect()
+    }
+}
 
 /// Lists them, of one topic or of all.
 ///
