@@ -10,7 +10,7 @@ use gpuvitals_core::history::{
 };
 use gpuvitals_core::ports::Answer;
 use gpuvitals_core::{BatchBuilder, Health, Identity, IdentityColumn, MetricId, Origin, Table};
-use gpuvitals_promql::{Grid, PromLimits, query, series};
+use gpuvitals_promql::{Grid, PromLimits, WantedSeries, query, series};
 use libfuzzer_sys::fuzz_target;
 
 const SECOND_NS: i64 = 1_000_000_000;
@@ -144,5 +144,6 @@ fuzz_target!(|input: &[u8]| {
             assert!(!error.to_string().is_empty());
         }
     }
-    let _is_selector = runtime.block_on(series(history, &[text.to_owned()], 0, NOW_NS));
+    let wanted = WantedSeries { selectors: vec![text.to_owned()], start_ns: 0, end_ns: NOW_NS };
+    let _is_selector = runtime.block_on(series(history, &wanted));
 });
