@@ -73,6 +73,24 @@ describe("the list of GPUs", () => {
     expect(asked[0]?.params.get("gpus")).toBe("GPU-a,GPU-b");
   });
 
+  it("asks for a sparkline only from the end of what it has, and draws both", async () => {
+    const answerOf = (params: URLSearchParams) => {
+      const [start, end] = ["start", "end"].map((name) => Math.floor(Date.parse(params.get(name) ?? "") / 15_000));
+      const times = Array.from({ length: (end ?? 0) - (start ?? 0) + 1 }, (_, step) => ((start ?? 0) + step) * 15_000);
+      return ok({ times, step_ms: 15_000, series: [{ metric: "power_w", gpu: "GPU-a", hostname: "node-1", unit: "W", values: times.map((time) => time / 15_000) }] });
+    };
+    const mock = mockApi({ "/api/v1/gpus": two, "/api/v1/query": answerOf });
+    const { client } = renderAt("/gpus");
+    const points = Number((await screen.findByRole("img", { name: /Power over the last/ })).getAttribute("data-points"));
+    await act(() => client.refetchQueries({ queryKey: ["sparks"] }));
+    const lengths = mock.asked.filter(({ path }) => path === "/api/v1/query").map(({ params }) => Date.parse(params.get("end") ?? "") - Date.parse(params.get("start") ?? ""));
+    expect(lengths).toHaveLength(2);
+    expect(lengths[0]).toBe(15 * 60_000);
+    expect(lengths[1]).toBeLessThan(3 * 15_000);
+    // A step may have begun in between.
+    expect(Math.abs(Number(screen.getByRole("img", { name: /Power over the last/ }).getAttribute("data-points")) - points)).toBeLessThanOrEqual(1);
+  });
+
   it("shows why the list could not be read, and reads it again", async () => {
     const body = { error: "internal", message: "the store is being restored", code: "unavailable" };
     const mock = mockApi({ "/api/v1/gpus": { status: 500, body } });
