@@ -2,6 +2,7 @@ import { useEffect, useState } from "react";
 import type { TelemetryEntry } from "../../api/client";
 import type { Sample } from "../../charts/frame";
 import { API_BASE_URL } from "../../shared/config";
+import { useIsShown } from "../../shared/hidden";
 import { MINUTE, parseInstant } from "../../shared/time";
 
 /** `connecting` until the first answer; `polling` while the stream cannot be had and the page asks by itself. */
@@ -65,12 +66,13 @@ export function usePoints(samples: readonly Sample[], stepMs: number): readonly 
 
 /**
  * Samples of a GPU as they arrive. EventSource reconnects by itself after a broken connection; after a refusal it does
- * not, and a new one is made later. Until then the status is `polling`.
+ * not, and a new one is made later. Until then the status is `polling`. A hidden page has none: what it missed it reads from the history.
  */
 export function useStream(gpu: string, enabled: boolean): Stream {
   const [stream, setStream] = useState<Stream>(OFF);
+  const isOn = useIsShown() && enabled;
   useEffect(() => {
-    if (!enabled) return;
+    if (!isOn) return;
     let source: EventSource | null = null;
     let again: ReturnType<typeof setTimeout> | undefined;
     const connect = () => {
@@ -98,6 +100,6 @@ export function useStream(gpu: string, enabled: boolean): Stream {
       source?.close();
       setStream(OFF);
     };
-  }, [gpu, enabled]);
+  }, [gpu, isOn]);
   return enabled && stream.status === "off" ? CONNECTING : stream;
 }
