@@ -1,3 +1,4 @@
+import { memo } from "react";
 import { bridged } from "./frame";
 import { sparkPath, sparkRange } from "./spark";
 
@@ -13,7 +14,7 @@ const WIDTH = 64;
 const HEIGHT = 20;
 
 /** The course of a value in a table cell. */
-export function Sparkline({ label, times, stepMs, values, fixed }: SparklineProps) {
+export const Sparkline = memo(function Sparkline({ label, times, stepMs, values, fixed }: SparklineProps) {
   const points = values.filter((value) => value !== null).length;
   // A single value has no course; it stands beside as a number.
   if (points < 2) return null;
@@ -31,4 +32,4 @@ export function Sparkline({ label, times, stepMs, values, fixed }: SparklineProp
       <path d={path} fill="none" stroke="var(--spark)" strokeWidth="1.25" strokeLinejoin="round" strokeLinecap="round" vectorEffect="non-scaling-stroke" />
     </svg>
   );
-}
+});

@@ -1,7 +1,9 @@
 import { render, screen, within } from "@testing-library/react";
 import { userEvent } from "@testing-library/user-event";
+import { useMemo } from "react";
 import { expect, it, vi } from "vitest";
 import { Link } from "../shared/location";
+import { useShared } from "../shared/same";
 import { List, type ListOf } from "./columns";
 import { highestFirst } from "./order";
 
@@ -99,4 +101,17 @@ it("says why there is no file", async () => {
   render(<List of={LIST} rows={ROWS} whole={() => Promise.reject(new Error("disk on fire"))} />);
   await userEvent.click(screen.getByRole("button", { name: "CSV" }));
   expect(await screen.findByText("The file could not be made: disk on fire")).toBeTruthy();
+});
+
+it("draws only the rows again whose values are others, though all are made anew", () => {
+  function Heats({ heats }: { readonly heats: readonly number[] }) {
+    const rows = useShared(useMemo(() => heats.map((heat, place) => ({ name: `card-${place}`, heat })), [heats]));
+    return <List of={LIST} rows={rows} />;
+  }
+  drawn.length = 0;
+  const { rerender } = render(<Heats heats={[10, 20, 30]} />);
+  expect(drawn).toEqual(["card-0", "card-1", "card-2"]);
+  rerender(<Heats heats={[10, 21, 30]} />);
+  expect(drawn).toEqual(["card-0", "card-1", "card-2", "card-1"]);
+  expect(screen.getByText("21 °C")).toBeTruthy();
 });

@@ -1,7 +1,8 @@
 import { CircleDashed, CircleHelp, CirclePlay, Clock, FlaskConical, Info, OctagonAlert, TriangleAlert, Unplug, type LucideIcon } from "lucide-react";
-import type { ReactNode } from "react";
+import { useRef, type ReactNode } from "react";
+import { useIsSeen } from "../charts/seen";
 import { ABSENT, formatValue, shareOf } from "../shared/format";
-import { formatAge, formatInstant, SECOND, useNow } from "../shared/time";
+import { formatAge, formatInstant, formatSpan, usePresent } from "../shared/time";
 import { zoneName } from "../shared/zone";
 import { inSentenceCase } from "./findings/words";
 import type { Judgement, Verdict } from "../api/judgement";
@@ -121,17 +122,23 @@ export function Cut({ text }: { readonly text: string }) {
   );
 }
 
-/** How long ago an instant is; it keeps the time by itself, so that a list need not be drawn again for it. */
-function Ago({ at }: { readonly at: number | null }) {
-  const now = useNow(SECOND);
-  return at === null ? ABSENT : formatAge(at, now);
+/** How long something lasts already; it keeps the time by itself. */
+export function SpanSince({ at }: { readonly at: number }) {
+  return usePresent((now) => formatSpan(now - at));
+}
+
+/** How long ago an instant is; it keeps the time by itself while it is seen, so that a list need not be drawn again for it. */
+function Ago({ at, isSeen }: { readonly at: number | null; readonly isSeen: boolean }) {
+  return usePresent((now) => (at === null ? ABSENT : formatAge(at, now)), isSeen);
 }
 
 /** When something was last heard of: everywhere as an age, with the instant in the zone of the page where the pointer rests. */
 export function LastSeen({ at }: { readonly at: number | null }) {
+  const place = useRef<HTMLSpanElement>(null);
+  const isSeen = useIsSeen(place);
   return (
-    <span title={at === null ? "never seen" : `${formatInstant(at, 0)} ${zoneName()}`}>
-      <Ago at={at} />
+    <span ref={place} title={at === null ? "never seen" : `${formatInstant(at, 0)} ${zoneName()}`}>
+      <Ago at={at} isSeen={isSeen} />
     </span>
   );
 }

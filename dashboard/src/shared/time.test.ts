@@ -1,6 +1,6 @@
 import { act, renderHook } from "@testing-library/react";
 import { afterEach, beforeEach, describe, expect, it, vi } from "vitest";
-import { SECOND, formatAge, formatClock, formatInstant, formatSpan, formatUptime, parseField, parseInstant, toField, useClock } from "./time";
+import { SECOND, formatAge, formatClock, formatInstant, formatSpan, formatUptime, parseField, parseInstant, toField, useClock, usePresent } from "./time";
 import { hasZones, nextZone, zoneName } from "./zone";
 
 describe("formatSpan", () => {
@@ -87,4 +87,37 @@ it("tells everybody the time at the same moment", () => {
   expect(vi.getTimerCount()).toBe(0);
   vi.setSystemTime(6300);
   expect(renderHook(() => useClock(SECOND)).result.current).toBe(6300);
+});
+
+it("renders who tells of the present only when that changes, and not where it is unseen", () => {
+  vi.useFakeTimers({ now: 130_000 });
+  const told = (isSeen: boolean) => {
+    let renders = 0;
+    const hook = renderHook(() => {
+      renders += 1;
+      return usePresent((now) => formatAge(0, now), isSeen);
+    });
+    return { says: () => hook.result.current, renders: () => renders, end: hook.unmount };
+  };
+  const [seen, unseen] = [told(true), told(false)];
+  const pass = (ms: number) => act(() => void vi.advanceTimersByTime(ms));
+  pass(49_000);
+  expect([seen.says(), seen.renders()]).toEqual(["2 min ago", 1]);
+  pass(2000);
+  expect([seen.says(), seen.renders()]).toEqual(["3 min ago", 2]);
+  expect([unseen.says(), unseen.renders()]).toEqual(["2 min ago", 1]);
+  seen.end();
+  unseen.end();
+});
+
+it("keeps the clocks of a hidden page still, and puts them right when it is seen again", () => {
+  vi.useFakeTimers({ now: 5000 });
+  const hidden = vi.spyOn(document, "hidden", "get").mockReturnValue(true);
+  const clock = renderHook(() => useClock(SECOND));
+  act(() => void vi.advanceTimersByTime(10_000));
+  expect(clock.result.current).toBe(5000);
+  hidden.mockReturnValue(false);
+  act(() => void document.dispatchEvent(new Event("visibilitychange")));
+  expect(clock.result.current).toBe(15_000);
+  hidden.mockRestore();
 });

@@ -77,6 +77,15 @@ export function useNow(interval: number): number {
   return useInstant() ?? clock;
 }
 
+/** What is told of the present, such as an age: who asks is rendered again only when it is another, not with each tick; unseen, not at all. */
+export function usePresent<Told extends string | number | boolean | null>(of: (now: number) => Told, isSeen = true): Told {
+  const [clock] = useState(() => clockOf(SECOND));
+  const instant = useInstant();
+  return useSyncExternalStore(isSeen ? clock.subscribe : unheard, () => of(instant ?? clock.now));
+}
+
+const unheard = () => () => undefined;
+
 /** A clock that all who show the time in one interval share: the page is laid out and painted once for all of them. */
 interface Clock {
   now: number;
@@ -90,15 +99,22 @@ function newClock(interval: number): Clock {
   const told = new Set<() => void>();
   let timer: ReturnType<typeof setInterval> | undefined;
   const tick = () => {
+    if (document.hidden) return;
     clock.now = Date.now();
     for (const tell of told) tell();
   };
   const subscribe = (tell: () => void) => {
-    if (told.size === 0) timer = setInterval(tick, interval);
+    if (told.size === 0) {
+      timer = setInterval(tick, interval);
+      // Nobody reads a hidden page: its clocks stand, and go right at once when somebody does again.
+      document.addEventListener("visibilitychange", tick);
+    }
     told.add(tell);
     return () => {
       told.delete(tell);
-      if (told.size === 0) clearInterval(timer);
+      if (told.size > 0) return;
+      clearInterval(timer);
+      document.removeEventListener("visibilitychange", tick);
     };
   };
   const clock: Clock = { now: Date.now(), told, subscribe };

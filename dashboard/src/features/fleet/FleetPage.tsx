@@ -7,6 +7,7 @@ import { whereWords } from "../../api/where";
 import { COMPARE, FLEET, FLEET_VIEWS, STATE_COLOUR, type FleetState } from "../../parts/addresses";
 import { useAddress } from "../../shared/address";
 import { goTo, Link } from "../../shared/location";
+import { useShared } from "../../shared/same";
 import { Empty, Failed } from "../../shared/states";
 import { formatClock } from "../../shared/time";
 import { TimeBar } from "../../parts/asof/TimeBar";
@@ -40,7 +41,7 @@ export function FleetPage() {
   const fitting = isMap ? cells : gpus;
   const total = shown.data?.total ?? 0;
   const sparks = useSparks(gpus, SPARKED);
-  const rows = useMemo(() => gpus.map((gpu) => rowOf(gpu, sparks)), [gpus, sparks]);
+  const rows = useShared(useMemo(() => gpus.map((gpu) => rowOf(gpu, sparks)), [gpus, sparks]));
   const hosts = useQuery(hostsQuery());
   const allSimulated = hosts.data !== undefined && hosts.data.total > 0 && hosts.data.hosts.every((host) => host.simulated);
   const simulated = (map.data?.simulated ?? 0) > 0 || hosts.data?.hosts.some((host) => host.simulated) === true || gpus.some((gpu) => gpu.simulated);

@@ -13,6 +13,8 @@ import { isoOf } from "../../shared/time";
 import { titleOf, type Row } from "./row";
 import type { Spark } from "../../parts/sparks";
 
+const SHARE = [0, 100] as const;
+
 /** The GPUs with their latest values. The server orders them by the same. */
 export const GPU_LIST: ListOf<Row> = {
   label: "GPUs with their latest values",
@@ -29,7 +31,7 @@ export const GPU_LIST: ListOf<Row> = {
       id: UTILIZATION,
       title: "Utilization",
       sort: highestFirst(({ utilization }) => utilization),
-      cell: (row) => <Course name="Utilization" spark={row.utilizationCourse} fixed={[0, 100]} text={formatValue(row.utilization, "%")} share={shareOf(row.utilization, 100)} />,
+      cell: (row) => <Course name="Utilization" spark={row.utilizationCourse} fixed={SHARE} text={formatValue(row.utilization, "%")} share={shareOf(row.utilization, 100)} />,
       width: "lg:w-44",
     },
     {

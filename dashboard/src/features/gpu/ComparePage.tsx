@@ -13,7 +13,7 @@ import { useAddress } from "../../shared/address";
 import { ENERGY, POWER } from "../../shared/headline";
 import { goTo, Link } from "../../shared/location";
 import { Empty, Failed, NotRenewed, type Renewed } from "../../shared/states";
-import { HOUR, parseInstant, SECOND, useNow } from "../../shared/time";
+import { HOUR, MINUTE, parseInstant, useNow } from "../../shared/time";
 import { SimulatedBanner } from "../../parts/gpuLook";
 import { chartActions } from "./exports";
 import { differencesOf, furthest } from "./differences";
@@ -85,7 +85,7 @@ interface ComparisonProps {
 
 function Comparison({ known, total, of }: ComparisonProps) {
   const { state, change, pathTo } = useAddress(COMPARE);
-  const now = useNow(SECOND);
+  const now = useNow(MINUTE);
   const [isAll, setIsAll] = useState(false);
   const catalogue = useQuery(catalogueQuery());
   const ids = useMemo(() => known.map(({ gpu }) => gpu.id), [known]);

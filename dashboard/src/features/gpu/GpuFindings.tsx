@@ -5,13 +5,12 @@ interface GpuFindingsProps {
   readonly findings: readonly Finding[];
   /** Number of the GPU on its node. */
   readonly index: number | null;
-  readonly now: number;
   /** Why these may not be all, or not be true any more. */
   readonly doubts: readonly string[];
 }
 
 /** What is wrong with this GPU, or with something that it belongs to. */
-export function GpuFindings({ findings, index, now, doubts }: GpuFindingsProps) {
+export function GpuFindings({ findings, index, doubts }: GpuFindingsProps) {
   if (findings.length === 0 && doubts.length === 0) return null;
   return (
     <section aria-label="Findings" className="mt-3">
@@ -22,7 +21,7 @@ export function GpuFindings({ findings, index, now, doubts }: GpuFindingsProps) 
       )}
       <ul className="grid gap-2 min-[2000px]:grid-cols-2">
         {findings.map((finding) => (
-          <FindingItem key={finding.id} finding={finding} now={now} index={index} isHere={finding.subject.type === "gpu"} />
+          <FindingItem key={finding.id} finding={finding} index={index} isHere={finding.subject.type === "gpu"} />
         ))}
       </ul>
     </section>

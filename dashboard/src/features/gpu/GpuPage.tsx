@@ -20,7 +20,7 @@ import { useInstant } from "../../shared/instant";
 import { formatAge, formatInstant, MINUTE, parseInstant, SECOND, useNow } from "../../shared/time";
 import { SimulatedBanner } from "../../parts/gpuLook";
 import { Charts } from "./Charts";
-import { findingDoubts } from "../../parts/findings/doubts";
+import { useFindingDoubts } from "../../parts/findings/doubts";
 import { chartActions } from "./exports";
 import { GpuFindings } from "./GpuFindings";
 import { GpuHeader } from "./GpuHeader";
@@ -68,7 +68,7 @@ export function GpuPage({ id }: { readonly id: string }) {
       )}
       <NotRenewed of={[detail, history]} />
       <Tiles latest={view.latest} memoryMb={gpu.memory_mb ?? null} now={now} />
-      <GpuFindings findings={view.findings} index={gpu.index} now={now} doubts={findingDoubts(view.judged, now)} />
+      <GpuFindings findings={view.findings} index={gpu.index} doubts={view.doubts} />
       <GpuOutlook {...view.outlook} now={now} />
       <Toolbar
         range={view.range}
@@ -147,6 +147,7 @@ function useGpuView(id: string, state: GpuState) {
 
   const wrong = useQuery({ ...findingsQuery({ ...ALL_FINDINGS, gpus: key }), enabled: detail.data !== undefined });
   const findings = wrong.data?.findings ?? NONE;
+  const doubts = useFindingDoubts(wrong);
 
   const columns = Object.keys(detail.data?.latest ?? {}).sort().join(",");
   const rows = useMemo(
@@ -214,7 +215,7 @@ function useGpuView(id: string, state: GpuState) {
     movement,
     energy: energy?.groups.find(({ group }) => group === key),
     findings,
-    judged: wrong,
+    doubts,
     evidence,
     outlook,
     frame: frames.frame,

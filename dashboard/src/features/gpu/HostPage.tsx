@@ -11,7 +11,7 @@ import { TimeChart } from "../../charts/TimeChart";
 import { COMPARE, FLEET, GPU, HOST } from "../../parts/addresses";
 import { List, type ListOf } from "../../parts/columns";
 import { FindingItem } from "../../parts/findings/FindingItem";
-import { findingDoubts } from "../../parts/findings/doubts";
+import { useFindingDoubts } from "../../parts/findings/doubts";
 import { SilenceForm, Silences } from "../../parts/findings/Silencing";
 import { Heat, LastSeen, Level, MemoryUse, Reason, SimulatedBadge, SimulatedBanner, VerdictBadge } from "../../parts/gpuLook";
 import { isSilent } from "../../parts/judgement";
@@ -22,8 +22,9 @@ import { useAddress } from "../../shared/address";
 import { ABSENT, formatValue, metricTitle, numberIn, shareOf } from "../../shared/format";
 import { HOST_CPU, HOST_MEMORY_AVAILABLE, HOST_MEMORY_TOTAL, MEMORY_TOTAL, MEMORY_USED, POWER, POWER_LIMIT, TEMPERATURE, UTILIZATION } from "../../shared/headline";
 import { goTo, Link } from "../../shared/location";
+import { useShared } from "../../shared/same";
 import { Empty, Failed, NotRenewed } from "../../shared/states";
-import { MINUTE, parseInstant, SECOND, useNow } from "../../shared/time";
+import { MINUTE, parseInstant, useNow } from "../../shared/time";
 import { historyQuery } from "./history";
 import { Topology } from "./Topology";
 
@@ -41,14 +42,15 @@ function chooseRange(start: number, end: number): void {
 /** One host: what it does itself, what is wrong there, its GPUs with their holders and links, and their courses over each other. */
 export function HostPage({ name }: { readonly name: string }) {
   const { state, change } = useAddress(HOST);
-  const now = useNow(SECOND);
+  const now = useNow(MINUTE);
   const list = useQuery(hostGpusQuery(name));
   const judged = useQuery(findingsQuery({ ...ALL_FINDINGS, host: name }));
+  const doubts = useFindingDoubts(judged);
   const gpus = list.data?.gpus ?? NO_GPUS;
   const seen = latestOf(gpus);
   const recorded = isRecorded(seen, now);
   const range = state.range ?? defaultRange(recorded, null);
-  const rows = useMemo(() => gpus.map((gpu): JudgedGpu => ({ ...gpu, verdict: verdictOf(gpu) })), [gpus]);
+  const rows = useShared(useMemo(() => gpus.map((gpu): JudgedGpu => ({ ...gpu, verdict: verdictOf(gpu) })), [gpus]));
 
   if (list.data === undefined) {
     if (list.isError) return <Failed what="This host" error={list.error} retry={() => void list.refetch()} />;
@@ -67,7 +69,6 @@ export function HostPage({ name }: { readonly name: string }) {
     );
   }
   const findings = judged.data?.findings ?? [];
-  const doubts = findingDoubts(judged, now);
   const models = [...new Set(gpus.flatMap((gpu) => gpu.model ?? []))];
   const drivers = [...new Set(gpus.flatMap((gpu) => gpu.driver_version ?? []))];
   return (
@@ -101,8 +102,8 @@ export function HostPage({ name }: { readonly name: string }) {
           Not everything could be read: {list.data.partial}
         </p>
       )}
-      <Silences now={now} host={name} />
-      <SilenceForm choices={[{ type: "host", id: name }]} now={now} />
+      <Silences host={name} />
+      <SilenceForm choices={[{ type: "host", id: name }]} />
       <Vitals gpus={gpus} total={list.data.total} />
       {(findings.length > 0 || doubts.length > 0) && (
         <section aria-label="Findings" className="mt-3">
@@ -113,7 +114,7 @@ export function HostPage({ name }: { readonly name: string }) {
           )}
           <ul className="grid gap-2 min-[2000px]:grid-cols-2">
             {findings.map((finding) => (
-              <FindingItem key={finding.id} finding={finding} now={now} index={gpus.find((gpu) => gpu.id === finding.subject.id)?.index ?? null} />
+              <FindingItem key={finding.id} finding={finding} index={gpus.find((gpu) => gpu.id === finding.subject.id)?.index ?? null} />
             ))}
           </ul>
         </section>
@@ -264,7 +265,7 @@ function Courses({ name, gpus, range, anchor, now, onRange }: CoursesProps) {
   const host = useMemo(() => (own.data === undefined ? EMPTY : frameOf(own.data, "", "mean")), [own.data]);
   const panels = usePanels(gpus, catalogue);
   const names = useMemo(() => new Map(gpus.map((gpu) => [gpu.id, gpu.index === null ? gpu.name : `GPU ${gpu.index}`])), [gpus]);
-  const common = { marked: false, span, now: Math.floor(now / MINUTE) * MINUTE, subject: [name, ...new Set(gpus.flatMap((gpu) => gpu.model ?? []))].join(", "), onSelect: chooseRange };
+  const common = { marked: false, span, now, subject: [name, ...new Set(gpus.flatMap((gpu) => gpu.model ?? []))].join(", "), onSelect: chooseRange };
   const shownOwn = OWN.filter(({ columns }) => columns.some((column) => lastValue(host.values.get(column)) !== null));
   return (
     <>

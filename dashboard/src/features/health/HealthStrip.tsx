@@ -3,7 +3,7 @@ import { CircleCheck, CircleHelp, CircleX, TriangleAlert, type LucideIcon } from
 import { healthQuery } from "../../api/queries";
 import { isStandstill } from "./standstill";
 import { useUnreachableSince } from "../../api/reachability";
-import { formatAge, formatInstant, parseInstant, SECOND, useClock } from "../../shared/time";
+import { formatAge, formatInstant, MINUTE, parseInstant, SECOND, useClock } from "../../shared/time";
 
 interface Look {
   readonly icon: LucideIcon;
@@ -29,7 +29,7 @@ interface PartHealth {
 export function HealthStrip() {
   const health = useQuery(healthQuery());
   const silentSince = useUnreachableSince();
-  const now = useClock(SECOND);
+  const now = useClock(MINUTE);
   const report = health.data;
   const silent = silentSince !== null;
   const part = (name: string, own: { status: string; reason?: string | null; since?: string | null } | undefined): PartHealth =>
@@ -55,10 +55,15 @@ export function HealthStrip() {
         ))}
       </ul>
       <span className="num ml-auto shrink-0 whitespace-nowrap text-faint md:ml-0" title="When the health report was last read">
-        {updated === 0 ? "not read yet" : formatAge(updated, now)}
+        {updated === 0 ? "not read yet" : <Age at={updated} />}
       </span>
     </section>
   );
+}
+
+/** By the clock, also in a look at the past. */
+function Age({ at }: { readonly at: number }) {
+  return formatAge(at, useClock(SECOND));
 }
 
 interface PartProps {

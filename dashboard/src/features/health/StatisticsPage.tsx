@@ -6,7 +6,7 @@ import { REFRESH_INTERVAL_MS } from "../../shared/config";
 import { ABSENT, formatNumber, formatValue } from "../../shared/format";
 import { Link } from "../../shared/location";
 import { Failed } from "../../shared/states";
-import { formatAge, formatUptime, SECOND, useClock } from "../../shared/time";
+import { formatAge, formatUptime, MINUTE, SECOND, useClock } from "../../shared/time";
 import { Tile, TILES, WaitingTiles } from "../../parts/tiles";
 import { frameOf, lineName, panelsOf, spanOf, type Course } from "./course";
 import { courseQuery } from "./courseQuery";
@@ -41,7 +41,7 @@ export function StatisticsPage() {
         {points.length < 2 ? "The charts begin with the next reading. " : "As read by this page, at most 15 minutes back. "}
         Topics, groups and dead letters: <Link to="/queue" className="text-accent underline underline-offset-2">Queue</Link>.
       </p>
-      <Charts course={course.data} now={now} />
+      <Charts course={course.data} now={Math.floor(now / MINUTE) * MINUTE} />
     </div>
   );
 }

@@ -1,5 +1,6 @@
 import { TrendingUp } from "lucide-react";
 import { Link } from "../../shared/location";
+import { MINUTE, useNow } from "../../shared/time";
 import { GPU } from "../../parts/addresses";
 import { trendWords, useTrends } from "../../parts/outlook";
 
@@ -7,7 +8,8 @@ import { trendWords, useTrends } from "../../parts/outlook";
 const SHOWN_MAX = 8;
 
 /** Metrics that reach their limit within a week, the nearest first. Nothing where none does. */
-export function Coming({ now, isItsTurn }: { readonly now: number; readonly isItsTurn: boolean }) {
+export function Coming({ isItsTurn }: { readonly isItsTurn: boolean }) {
+  const now = useNow(MINUTE);
   const { trends, error } = useTrends(now, isItsTurn);
   if (trends.length === 0 && error === null) return null;
   const more = trends.length - SHOWN_MAX;

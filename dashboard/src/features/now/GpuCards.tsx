@@ -26,15 +26,15 @@ export function GpuCards() {
   const gpus = list.data?.gpus ?? NONE;
   const sparks = useSparks(gpus, VITALS);
   const cards = useMemo(
-    () => gpus.map((gpu) => ({ gpu, verdict: verdictOf(gpu) })).sort((a, b) => urgency(a.verdict) - urgency(b.verdict) || compareText(a.gpu.name, b.gpu.name)),
+    () => [...gpus].sort((a, b) => urgency(verdictOf(a)) - urgency(verdictOf(b)) || compareText(a.name, b.name)),
     [gpus],
   );
   if (list.data === undefined) return list.isError ? null : <div role="status" aria-label="Loading the GPUs" className="waiting mt-3 h-24" />;
   return (
     <section aria-label="GPUs" className="mt-3" data-testid="cards">
       <ul className="grid grid-cols-[repeat(auto-fill,minmax(min(100%,23rem),1fr))] gap-2">
-        {cards.map(({ gpu, verdict }) => (
-          <Card key={gpu.id} gpu={gpu} verdict={verdict} sparks={sparks} />
+        {cards.map((gpu) => (
+          <Card key={gpu.id} gpu={gpu} sparks={sparks} />
         ))}
       </ul>
     </section>
@@ -48,11 +48,11 @@ function urgency({ word }: Verdict): number {
 
 interface CardProps {
   readonly gpu: Gpu;
-  readonly verdict: Verdict;
   readonly sparks: ReadonlyMap<string, Spark>;
 }
 
-const Card = memo(function Card({ gpu, verdict, sparks }: CardProps) {
+const Card = memo(function Card({ gpu, sparks }: CardProps) {
+  const verdict = verdictOf(gpu);
   const value = (column: string) => numberIn(gpu.metrics, column);
   const memory = gpu.memory_mb ?? value(MEMORY_TOTAL);
   const celsius = value(TEMPERATURE);

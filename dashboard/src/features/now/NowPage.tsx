@@ -10,8 +10,9 @@ import { goTo } from "../../shared/location";
 import { useMedia } from "../../shared/media";
 import { useShortcuts } from "../../shared/shortcuts";
 import { Empty, Failed } from "../../shared/states";
-import { formatClock, SECOND, useNow } from "../../shared/time";
-import { answerDoubts, findingDoubts } from "../../parts/findings/doubts";
+import { useShared } from "../../shared/same";
+import { formatClock } from "../../shared/time";
+import { answerDoubts, useFindingDoubts } from "../../parts/findings/doubts";
 import { FindingItem } from "../../parts/findings/FindingItem";
 import { Silences } from "../../parts/findings/Silencing";
 import { kindTitle } from "../../parts/findings/words";
@@ -31,14 +32,15 @@ import { askOf, hostOf, isFiltered, tally } from "./filters";
 /** What is wrong, the worst first, why the program thinks so and what to do; above it every GPU as a cell. */
 export function NowPage() {
   const { state, change, pathTo } = useAddress(NOW);
-  const now = useNow(SECOND);
   const instant = useInstant();
   const isNarrow = useMedia("(max-width: 760px)");
   const fleet = useQuery(wholeFleetQuery());
   const all = useQuery(findingsQuery(ALL_FINDINGS));
   const list = useQuery(findingsQuery(askOf(state)));
-  const indices = useMemo(() => new Map(fleet.data?.gpus.map((gpu) => [gpu.id, gpu.index])), [fleet.data]);
-  const names = useMemo(() => new Map(fleet.data?.gpus.map((gpu) => [gpu.id, gpu.name])), [fleet.data]);
+  const judgedDoubts = useFindingDoubts(all);
+  const called = useShared(useMemo(() => fleet.data?.gpus.map(({ id, name, index }) => ({ id, name, index })), [fleet.data]));
+  const indices = useMemo(() => new Map(called?.map((gpu) => [gpu.id, gpu.index])), [called]);
+  const names = useMemo(() => new Map(called?.map((gpu) => [gpu.id, gpu.name])), [called]);
   const findings = list.data?.findings ?? [];
   const { shown, page, hasNext } = pageOf(findings, state.page);
   const paging = { page, hasNext, pathOf: (other: number) => pathTo({ page: other }) };
@@ -46,7 +48,7 @@ export function NowPage() {
   useShortcuts({ Escape: () => state.tv && change({ tv: false }) });
 
   // An answer without GPUs yet is no doubt: it has no counts either.
-  const doubts = [...findingDoubts(all, now), ...answerDoubts(fleet)];
+  const doubts = [...judgedDoubts, ...answerDoubts(fleet)];
   const headline =
     all.data === undefined
       ? null
@@ -72,9 +74,9 @@ export function NowPage() {
       )}
       {headline !== null && <Head headline={headline} />}
       {!state.tv && <TimeBar host={state.host} />}
-      <Silences now={now} />
+      <Silences />
       {!isLast && strip}
-      {state.tv && <Tv findings={findings} now={now} indices={indices} names={names} />}
+      {state.tv && <Tv findings={findings} indices={indices} names={names} />}
       {state.tv ? null : list.data === undefined ? (
         <div className="mt-3">
           {list.isError ? <Failed what="What is wrong" error={list.error} retry={() => void list.refetch()} /> : <WaitingRows label="Loading findings" rows={6} />}
@@ -93,7 +95,7 @@ export function NowPage() {
           )}
           <ul aria-label="Findings, the worst first" className={`grid gap-2 min-[2000px]:grid-cols-2 ${list.isPlaceholderData ? "opacity-60" : ""}`}>
             {shown.map((finding) => (
-              <FindingItem key={finding.id} finding={finding} now={now} index={indices.get(finding.subject.id) ?? null} names={names} />
+              <FindingItem key={finding.id} finding={finding} index={indices.get(finding.subject.id) ?? null} names={names} />
             ))}
           </ul>
           <Pages {...paging} size={PAGE_SIZE} total={findings.length} />
@@ -106,7 +108,7 @@ export function NowPage() {
       )}
       {isLast && <div className="mt-3">{strip}</div>}
       {fleet.data !== undefined && fleet.data.total > 0 && fleet.data.total <= CARDS_MAX && <GpuCards />}
-      {!state.tv && <Coming now={now} isItsTurn={list.isFetched && fleet.isFetched} />}
+      {!state.tv && <Coming isItsTurn={list.isFetched && fleet.isFetched} />}
     </div>
   );
 }

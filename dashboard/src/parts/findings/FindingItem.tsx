@@ -1,11 +1,11 @@
 import { ArrowRight } from "lucide-react";
-import { Fragment } from "react";
+import { Fragment, memo } from "react";
 import type { Metric } from "../../api/client";
 import type { Evidence, Finding } from "../../api/findings";
 import { Link } from "../../shared/location";
-import { formatInstant, formatSpan, parseInstant } from "../../shared/time";
+import { formatInstant, MINUTE, parseInstant, useNow } from "../../shared/time";
 import { CopyButton } from "../copy";
-import { SimulatedBadge } from "../gpuLook";
+import { SimulatedBadge, SpanSince } from "../gpuLook";
 import { FindingChart } from "./FindingChart";
 import { evidenceWords, useGpuMetrics } from "./evidence";
 import { SeverityBadge, severityLook } from "./severity";
@@ -14,7 +14,6 @@ import { besideOf, gpuSince, hostPath, inSentenceCase, kindTitle, pathOf, pieces
 
 interface FindingItemProps {
   readonly finding: Finding;
-  readonly now: number;
   /** Number of the GPU on its node, for the commands; null where it is not known. */
   readonly index: number | null;
   /** On the page of the GPU that it is about there is no way to that page. */
@@ -25,8 +24,9 @@ interface FindingItemProps {
 
 const NO_NAMES: ReadonlyMap<string, string> = new Map();
 
-/** What is wrong, since when, why the program thinks so, whom it concerns and what to do. */
-export function FindingItem({ finding, now, index, isHere = false, names = NO_NAMES }: FindingItemProps) {
+/** What is wrong, since when, why the program thinks so, whom it concerns and what to do. Drawn again when it is another, and for its links and its picture each minute. */
+export const FindingItem = memo(function FindingItem({ finding, index, isHere = false, names = NO_NAMES }: FindingItemProps) {
+  const now = useNow(MINUTE);
   const since = parseInstant(finding.since);
   const path = pathOf(finding, since, now);
   const metrics = useGpuMetrics();
@@ -56,7 +56,7 @@ export function FindingItem({ finding, now, index, isHere = false, names = NO_NA
           {since !== null && (
             <span className="num ml-auto whitespace-nowrap text-muted" title={`${formatInstant(since, now)} (${new Date(since).toISOString()})`}>
               for {finding.since_at_least && "at least "}
-              {formatSpan(now - since)}
+              <SpanSince at={since} />
             </span>
           )}
         </div>
@@ -75,11 +75,11 @@ export function FindingItem({ finding, now, index, isHere = false, names = NO_NA
         <h2 className="text-[11px] text-faint">What to do</h2>
         <NextStep step={finding.next_step} index={index} />
         {!isHere && <p className="mt-2 text-xs text-faint">{finding.meaning}</p>}
-        <FindingSilence finding={finding} now={now} />
+        <FindingSilence finding={finding} />
       </div>
     </li>
   );
-}
+});
 
 /** A value that shows a finding, and what it is compared with. */
 function EvidenceChip({ evidence, metrics }: { readonly evidence: Evidence; readonly metrics: ReadonlyMap<string, Metric> }) {

@@ -3,25 +3,27 @@ import { BellOff, UserCheck } from "lucide-react";
 import { useState } from "react";
 import { NOTE_MAX, release, silence, silencesQuery, type Finding, type Silence, type Silenced } from "../../api/findings";
 import { useInstant } from "../../shared/instant";
-import { formatInstant, formatSpan, parseInstant } from "../../shared/time";
+import { formatInstant, MINUTE, parseInstant, SECOND, useNow } from "../../shared/time";
+import { SpanSince } from "../gpuLook";
 import { endOf, LASTS, LASTS_WORDS, silencedBy, silencedWords, typedAt, untilWords, type Lasts } from "./silenced";
 
-interface FindingSilenceProps {
-  readonly finding: Finding;
-  readonly now: number;
-}
-
 /** That somebody looks after a finding, and the way to say so. */
-export function FindingSilence({ finding, now }: FindingSilenceProps) {
+export function FindingSilence({ finding }: { readonly finding: Finding }) {
+  const now = useNow(MINUTE);
   const by = finding.silenced;
   const at = parseInstant(by?.at ?? null);
-  if (!by) return <SilenceForm choices={silencedBy(finding)} now={now} />;
+  if (!by) return <SilenceForm choices={silencedBy(finding)} />;
   return (
     <div className="mt-2 flex flex-wrap items-baseline gap-x-2 text-xs text-muted">
       <UserCheck size={13} aria-hidden className="self-center text-good" />
       <span title={at === null ? undefined : formatInstant(at, now)}>
         {by.type === "finding" ? "Acknowledged" : `Silenced with ${silencedWords(by)}`}
-        {at !== null && ` ${formatSpan(now - at)} ago`}
+        {at !== null && (
+          <>
+            {" "}
+            <SpanSince at={at} /> ago
+          </>
+        )}
         {untilWords(by, now)}
         {by.note !== "" && <>: <span className="text-fg">{by.note}</span></>}
       </span>
@@ -31,7 +33,8 @@ export function FindingSilence({ finding, now }: FindingSilenceProps) {
 }
 
 /** What is silenced, where it is quiet: hosts and jobs, or one host. Nothing where nothing is. */
-export function Silences({ now, host = null }: { readonly now: number; readonly host?: string | null }) {
+export function Silences({ host = null }: { readonly host?: string | null }) {
+  const now = useNow(MINUTE);
   const { data } = useQuery(silencesQuery());
   const isWanted = ({ type, id }: Silence) => (host === null ? type !== "finding" : type === "host" && (id === host || id.endsWith(`/${host}`)));
   const silences = (data ?? []).filter(isWanted);
@@ -75,19 +78,18 @@ function Release({ silence: { type, id } }: { readonly silence: Silence }) {
 interface SilenceFormProps {
   /** What can be silenced, the nearest first. */
   readonly choices: readonly Silenced[];
-  readonly now: number;
 }
 
 const OPENING = { finding: "Acknowledge", host: "Silence this host", job: "Silence this job" } as const;
 const OPENING_TITLE = "Say that somebody looks after it: it stands behind the others";
 
 /** Says that somebody looks after something, and until when; not in a look at the past. */
-export function SilenceForm({ choices, now }: SilenceFormProps) {
+export function SilenceForm({ choices }: SilenceFormProps) {
   const [isWriting, setIsWriting] = useState(false);
   const isPast = useInstant() !== null;
   const [first] = choices;
   if (isPast || first === undefined) return null;
-  if (isWriting) return <Form choices={choices} first={first} now={now} onEnd={() => setIsWriting(false)} />;
+  if (isWriting) return <Form choices={choices} first={first} onEnd={() => setIsWriting(false)} />;
   return (
     <div className="mt-2 text-xs">
       <button type="button" className="button" onClick={() => setIsWriting(true)} title={OPENING_TITLE}>
@@ -102,7 +104,8 @@ interface FormProps extends SilenceFormProps {
   readonly onEnd: () => void;
 }
 
-function Form({ choices, first, now, onEnd }: FormProps) {
+function Form({ choices, first, onEnd }: FormProps) {
+  const now = useNow(SECOND);
   const [type, setType] = useState(first.type);
   const [note, setNote] = useState("");
   const [chosen, setLasts] = useState<Lasts | null>(null);

@@ -1,4 +1,4 @@
-import { formatAge, formatClock, parseInstant } from "../../shared/time";
+import { formatAge, formatClock, parseInstant, usePresent } from "../../shared/time";
 
 /** Age of a judgement of the fleet from which it may not be true any more: four of them were missed. */
 const OLD_JUDGEMENT_MS = 60_000;
@@ -24,8 +24,8 @@ interface JudgedAnswer extends RenewedAnswer {
 }
 
 /** Why the findings may not be all, or not be true any more. */
-export function findingDoubts(answer: JudgedAnswer, now: number): string[] {
-  const judged = parseInstant(answer.data?.judged_at);
-  const isOld = !answer.isError && judged !== null && now - judged > OLD_JUDGEMENT_MS;
-  return [...answerDoubts(answer), ...(isOld ? [`The fleet was last judged ${formatAge(judged, now)}.`] : [])];
+export function useFindingDoubts(answer: JudgedAnswer): string[] {
+  const judged = answer.isError ? null : parseInstant(answer.data?.judged_at);
+  const old = usePresent((now) => (judged !== null && now - judged > OLD_JUDGEMENT_MS ? `The fleet was last judged ${formatAge(judged, now)}.` : null));
+  return [...answerDoubts(answer), ...(old === null ? [] : [old])];
 }

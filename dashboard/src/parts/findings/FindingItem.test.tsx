@@ -1,0 +1,39 @@
+import { QueryClientProvider } from "@tanstack/react-query";
+import { act, render, screen } from "@testing-library/react";
+import { Profiler } from "react";
+import { afterEach, expect, it, vi } from "vitest";
+import { makeQueryClient } from "../../app/queryClient";
+import { FakeIntersectionObserver } from "../../testing/FakeIntersectionObserver";
+import { finding, mockApi } from "../../testing/mockApi";
+import { FindingItem } from "./FindingItem";
+
+afterEach(() => {
+  vi.useRealTimers();
+});
+
+it("is drawn again when its words change, not with each second", () => {
+  mockApi({ "/api/v1/metrics": "never" });
+  // Its picture is another matter: it is not on the screen.
+  FakeIntersectionObserver.isSeen = false;
+  vi.useFakeTimers({ now: Date.parse("2026-11-20T12:00:10Z") });
+  let commits = 0;
+  const one = finding({ since: "2026-11-20T11:50:00Z" });
+  const item = () => (
+    <QueryClientProvider client={client}>
+      <Profiler id="finding" onRender={() => (commits += 1)}>
+        <ul>
+          <FindingItem finding={one} index={6} />
+        </ul>
+      </Profiler>
+    </QueryClientProvider>
+  );
+  const client = makeQueryClient();
+  render(item());
+  expect(screen.getByText(/^for/).textContent).toBe("for 10 min");
+  const drawn = commits;
+  act(() => void vi.advanceTimersByTime(30_000));
+  expect(commits).toBe(drawn);
+  act(() => void vi.advanceTimersByTime(20_000));
+  expect(screen.getByText(/^for/).textContent).toBe("for 11 min");
+  expect(commits).toBe(drawn + 1);
+});
