@@ -52,6 +52,7 @@ pub(crate) fn run(settings: &Simulate) -> Result<(), Failure> {
         interval,
         start_ns,
         pace: SimPace::Unpaced { end_ns: start_ns.saturating_add(span_ns) },
+        links: false,
     };
     let mut fleet = Simulated::new(config).map_err(|e| usage(causes(&e)))?;
     let out = BufWriter::new(stdout().lock());

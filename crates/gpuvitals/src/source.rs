@@ -95,6 +95,7 @@ pub(crate) fn open(
                 seed: settings.seed,
                 interval: settings.interval,
                 start_ns: clock::now_ns(),
+                links: true,
                 ..SimConfig::default()
             };
             let simulated = Simulated::new(config)

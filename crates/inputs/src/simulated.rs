@@ -7,6 +7,8 @@
 //! - **Load.** Jobs of 1 to 8 GPUs come and go: training, inference, loaded but idle, debugging, each with its own
 //!   rhythm. Clock and power follow the load at once, temperature later, memory fills at the start of a job and stays,
 //!   counters are sums over ticks.
+//! - **Links.** The NVLinks of a GPU lead to a switch, the xGMI links of an MI300X to each other one of its board; a workstation card
+//!   has none. Who asks for it gets the ends as rows of `gpu_details`, at the first tick and every ten minutes.
 //! - **Special cases**, one each, at fixed places of the first host: GPU 1 straggles, 3 idles while a job holds it, 4 throttles,
 //!   5 vanishes, the memory of 6 fails. With fewer than seven GPUs there some are not in the fleet.
 //! - **Same seed, same data**, bit for bit, on every machine: only exact arithmetic is used, and a GPU's series
@@ -20,6 +22,7 @@
 mod columns;
 mod gpu;
 mod jobs;
+mod links;
 mod models;
 pub mod probe;
 mod special;
@@ -49,6 +52,8 @@ const GAP_TICKS_MAX: i64 = 10_000;
 const CATCH_UP_GPU_TICKS: usize = 100_000;
 /// Period of the rare columns.
 const RARE_NS: i64 = 30 * SECOND_NS;
+/// Period of the ends of links: what does not change is told anew as often by a sampled machine.
+const LINKS_NS: i64 = 600 * SECOND_NS;
 
 /// Timestamps of the rows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -80,6 +85,8 @@ pub struct SimConfig {
     pub start_ns: i64,
     /// Live or as fast as possible.
     pub pace: SimPace,
+    /// Whether there are batches of `gpu_details` as well, with what the links of each GPU lead to.
+    pub links: bool,
 }
 
 impl Default for SimConfig {
@@ -91,6 +98,7 @@ impl Default for SimConfig {
             interval: Duration::from_secs(1),
             start_ns: 0,
             pace: SimPace::Live,
+            links: false,
         }
     }
 }
@@ -136,6 +144,9 @@ pub struct Simulated {
     timestamp_ns: i64,
     cursor: usize,
     due: Tier,
+    /// Whether the ends of links are told at all, and the next GPU whose ends are due.
+    links: bool,
+    linked: usize,
     sequence: u64,
     rows: u64,
     skipped: u64,
@@ -161,10 +172,12 @@ impl Simulated {
         let start_ns = config.start_ns - config.start_ns.rem_euclid(MILLISECOND_NS);
         Ok(Self {
             cursor: gpus.len(),
+            linked: gpus.len(),
             gpus,
             builder: BatchBuilder::new(Table::GpuEvents),
             origin: Origin { node: Arc::from("simulated"), started_ns: config.start_ns },
             pace: config.pace,
+            links: config.links,
             hosts: per_host.len(),
             start_ns,
             interval_ns: i64::try_from(config.interval.as_nanos()).unwrap_or(i64::MAX),
@@ -222,6 +235,9 @@ impl Simulated {
             (true, false) => Tier::Slow,
             (false, false) => Tier::Fast,
         });
+        if self.links && crosses(LINKS_NS) {
+            self.linked = 0;
+        }
         self.timestamp_ns = self.time_of(self.ticks);
         self.ticks += 1;
     }
@@ -270,8 +286,30 @@ impl Simulated {
         self.due = Tier::Fast;
     }
 
+    /// The ends of the links of the GPUs whose turn it is, as far as a batch goes; of those that are there.
+    fn tell_links(&mut self) -> Option<Batch> {
+        let now_ns = (self.ticks - 1).saturating_mul(self.interval_ns);
+        let mut details = BatchBuilder::new(Table::GpuDetails);
+        while let Some(gpu) = self.gpus.get(self.linked) {
+            if details.rows() + BOARD > BATCH_ROWS_MAX {
+                break;
+            }
+            let board = self.gpus.get(self.linked - gpu.place_on_board()..).unwrap_or_default();
+            self.linked += 1;
+            if !gpu.is_gone(now_ns) {
+                links::write(gpu, board.get(..BOARD).unwrap_or(board), self.timestamp_ns, &mut details);
+            }
+        }
+        self.hand_over(details)
+    }
+
     fn finish(&mut self) -> Option<Batch> {
-        let batch = self.builder.finish(self.origin.clone(), self.sequence + 1)?;
+        let rows = std::mem::replace(&mut self.builder, BatchBuilder::new(Table::GpuEvents));
+        self.hand_over(rows)
+    }
+
+    fn hand_over(&mut self, mut rows: BatchBuilder) -> Option<Batch> {
+        let batch = rows.finish(self.origin.clone(), self.sequence + 1)?;
         self.sequence += 1;
         self.rows += batch.rows() as u64;
         Some(batch)
@@ -298,6 +336,11 @@ impl Simulated {
             }
             self.advance();
             self.cursor = 0;
+            // The ends of links have the time of their tick: a batch has rows of many.
+            let is_due = self.linked < self.gpus.len();
+            if is_due && let Some(batch) = self.finish().or_else(|| self.tell_links()) {
+                return Poll::Ready(batch);
+            }
         }
     }
 }
@@ -306,6 +349,9 @@ impl Source for Simulated {
     type Error = Infallible;
 
     fn poll(&mut self, now_ns: i64) -> Result<Poll, Self::Error> {
+        if let Some(batch) = self.tell_links() {
+            return Ok(Poll::Ready(batch));
+        }
         Ok(match self.pace {
             SimPace::Live => self.poll_live(now_ns),
             SimPace::Unpaced { end_ns } => self.poll_unpaced(end_ns),

@@ -6,15 +6,16 @@
     reason = "a test's helpers fail by panicking, like the test"
 )]
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 
-use gpuvitals_core::batch::{Value, text_at};
+use gpuvitals_core::batch::{Value, numbers, text_at};
 use gpuvitals_core::catalogue;
+use gpuvitals_core::history::ExtraValue;
 use gpuvitals_core::identity::{IdentityColumn, SIMULATED};
 use gpuvitals_core::ports::{Poll, Source};
-use gpuvitals_core::{Batch, Identity};
+use gpuvitals_core::{Batch, Identity, Table};
 use gpuvitals_inputs::simulated::{BATCH_ROWS_MAX, SimConfig, SimError, SimPace, Simulated};
 use proptest::prelude::*;
 
@@ -463,4 +464,67 @@ fn values_have_the_resolution_of_their_sensors() {
             }
         }
     });
+}
+
+/// Seconds since the start, the PCI address of a GPU, what it is linked to, and by how many links.
+type LinkEnd = (i64, String, String, f64);
+
+/// The ends of a host's links, and the PCI addresses of its GPUs.
+fn links(gpus: usize, host: &str, end_s: i64) -> (BTreeSet<String>, Vec<LinkEnd>) {
+    let pace = SimPace::Unpaced { end_ns: end_s * SECOND };
+    let mut source = Simulated::new(SimConfig { links: true, pace, ..config(gpus, 1, 60, 1) }).unwrap();
+    let (mut addresses, mut ends) = (BTreeSet::new(), Vec::new());
+    each(&mut source, |batch| {
+        assert!(batch.rows() <= BATCH_ROWS_MAX);
+        let column = |name| batch.records().column_by_name(name);
+        for row in 0..batch.rows() {
+            let identity = batch.identity(row);
+            assert!(identity.is_simulated());
+            if identity.node() != Some(host) {
+                continue;
+            }
+            let address = identity.get(IdentityColumn::Pci).unwrap().to_owned();
+            if batch.table() == Table::GpuEvents {
+                addresses.insert(address);
+                continue;
+            }
+            let text = |name| match ExtraValue::of(column(name).unwrap(), row) {
+                Some(ExtraValue::Text(text)) => text.to_string(),
+                other => panic!("{name}: {other:?}"),
+            };
+            assert_eq!(text("metric"), "interconnect_links");
+            let links = column("value").and_then(numbers).unwrap().value(row).unwrap().as_f64();
+            ends.push((batch.timestamps()[row] / SECOND, address, text("instance"), links));
+        }
+    });
+    (addresses, ends)
+}
+
+#[test]
+fn nvlinks_lead_to_a_switch_and_xgmi_links_to_every_other_gpu_of_the_board() {
+    let (gpus, ends) = links(16, "sim-node-0001", 0);
+    let expected = gpus.iter().map(|gpu| (0, gpu.clone(), "switch".to_owned(), 18.0));
+    assert_eq!((gpus.len(), ends), (8, expected.collect()));
+
+    let (gpus, ends) = links(16, "sim-node-0002", 0);
+    let pairs = gpus.iter().flat_map(|gpu| gpus.iter().map(move |other| (gpu, other)));
+    let expected = pairs.filter(|(gpu, other)| gpu != other);
+    let expected: Vec<_> = expected.map(|(gpu, other)| (0, gpu.clone(), other.clone(), 1.0)).collect();
+    assert_eq!((gpus.len(), ends.len(), ends), (8, 56, expected));
+
+    let (gpus, ends) = links(64, "sim-node-0008", 0);
+    assert_eq!((gpus.len(), ends), (8, Vec::new()), "a workstation card has no links");
+    let (gpus, ends) = links(1024, "sim-node-0126", 0);
+    assert_eq!((gpus.len(), ends.len()), (8, 56), "also where the ends are more than a batch holds");
+}
+
+#[test]
+fn links_are_told_every_ten_minutes_and_only_to_gpus_that_are_there() {
+    let (gpus, ends) = links(11, "sim-node-0002", 1260);
+    assert_eq!(gpus.len(), 3);
+    assert!(ends.iter().all(|(_, _, end, _)| gpus.contains(end)), "{ends:?}");
+    let times: Vec<i64> = ends.iter().map(|(at, ..)| *at).collect();
+    assert_eq!(times, [[0; 6], [600; 6], [1200; 6]].concat());
+    let (_, ends) = links(8, "sim-node-0001", 600);
+    assert_eq!(ends.iter().filter(|(at, ..)| *at == 600).count(), 7, "one has vanished");
 }

@@ -242,9 +242,20 @@ impl Gpu {
         }
     }
 
+    /// Which GPU of its board it is.
+    pub(super) fn place_on_board(&self) -> usize {
+        self.index % BOARD
+    }
+
+    /// Whether the other is another GPU of the same board.
+    pub(super) fn is_beside(&self, other: &Self) -> bool {
+        let board = |gpu: &Self| (gpu.host, gpu.index / BOARD);
+        board(self) == board(other) && self.index != other.index
+    }
+
     /// Half of a board is plugged into each of two NUMA nodes.
     pub(super) fn numa_node(&self) -> f64 {
-        if self.index % BOARD < BOARD / 2 { 0.0 } else { 1.0 }
+        if self.place_on_board() < BOARD / 2 { 0.0 } else { 1.0 }
     }
 
     /// Device memory in use, MiB.
