@@ -5,12 +5,11 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use gpuvitals_core::{AbsenceReason, IdentityColumn};
-use gpuvitals_rig::tree;
 use gpuvitals_sources::dialect::amd_sysfs::{self, cards, read_topology};
 use gpuvitals_sources::probe::{Driver, Due, Reading, Row};
 use gpuvitals_sources::registry::{discover, no_simulation};
 
-use super::machines::{absence, copy, fixture, id, machine, only_probe, table, value, write};
+use super::machines::{absence, copy, fixture, id, linked, machine, only_probe, table, value, write};
 use crate::details::details;
 
 /// Buses of the eight packages of the capture.
@@ -160,16 +159,7 @@ fn a_node_without_its_pci_domain_belongs_to_no_card() {
 
 #[test]
 fn links_lead_to_the_gpus_that_the_compute_driver_names() {
-    let dir = tempfile::tempdir().unwrap();
-    tree::copy(&fixture("../kfd-topology/mi210"), &dir.path().join("class/kfd/kfd/topology"));
-    // The third has no links in the capture.
-    for (card, (bus, numa)) in [("63", "0"), ("43", "1"), ("03", "-1")].into_iter().enumerate() {
-        let device = dir.path().join(format!("class/drm/card{card}/device"));
-        write(&device, "vendor", "0x1002\n");
-        write(&device, "uevent", format!("DRIVER=amdgpu\nPCI_SLOT_NAME=0000:{bus}:00.0\n"));
-        write(&device, "gpu_busy_percent", "7\n");
-        write(&device, "numa_node", format!("{numa}\n"));
-    }
+    let dir = linked();
     let mut numa = Vec::new();
     for mut probe in amd_sysfs::find(&machine(dir.path())).probes {
         let mut reading = Reading::default();

@@ -86,6 +86,20 @@ pub(crate) fn copy(name: &str) -> tempfile::TempDir {
     dir
 }
 
+/// A machine whose GPUs are linked by xGMI as those of the captured one are; the third has no links in the capture.
+pub(crate) fn linked() -> tempfile::TempDir {
+    let dir = tempfile::tempdir().unwrap();
+    tree::copy(&fixture("../kfd-topology/mi210"), &dir.path().join("class/kfd/kfd/topology"));
+    for (card, (bus, numa)) in [("63", "0"), ("43", "1"), ("03", "-1")].into_iter().enumerate() {
+        let device = dir.path().join(format!("class/drm/card{card}/device"));
+        write(&device, "vendor", "0x1002\n");
+        write(&device, "uevent", format!("DRIVER=amdgpu\nPCI_SLOT_NAME=0000:{bus}:00.0\n"));
+        write(&device, "gpu_busy_percent", "7\n");
+        write(&device, "numa_node", format!("{numa}\n"));
+    }
+    dir
+}
+
 /// A `gpu_metrics` table by the kernel's layout: all ones, but for the header and the fields given as offset, width in
 /// bytes, value.
 pub(crate) fn table(size: u16, format: u8, content: u8, fields: &[(usize, usize, u64)]) -> Vec<u8> {

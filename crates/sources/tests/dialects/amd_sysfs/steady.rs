@@ -8,10 +8,11 @@ use gpuvitals_core::Origin;
 use gpuvitals_core::batch::Value;
 use gpuvitals_rig::waiting;
 use gpuvitals_sources::attribution::Owners;
-use gpuvitals_sources::probe::{Due, Reading};
+use gpuvitals_sources::dialect::amd_sysfs;
+use gpuvitals_sources::probe::{Due, Probe, Reading};
 use gpuvitals_sources::sampler::{Liveness, Sampler, SamplerConfig};
 
-use super::machines::{CAPTURED, captured, id, only_probe};
+use super::machines::{CAPTURED, captured, id, linked, machine, only_probe};
 
 thread_local! {
     static ALLOCATIONS: Cell<u64> = const { Cell::new(0) };
@@ -42,26 +43,39 @@ unsafe impl GlobalAlloc for Counting {
 #[global_allocator]
 static COUNTING: Counting = Counting;
 
+/// How many details its last reading has.
+fn reads_without_allocating(mut probe: Box<dyn Probe>, name: &str) -> usize {
+    let mut reading = Reading::default();
+    let mut read = |due| {
+        reading.clear();
+        probe.read(due, &mut reading).unwrap();
+    };
+    read(Due::ALL);
+    read(Due::ALL);
+    let before = ALLOCATIONS.get();
+    assert!(before > 0, "opening allocates");
+    for _ in 0..100 {
+        read(Due::default());
+        read(Due { slow: true, rare: false });
+    }
+    read(Due::ALL);
+    assert_eq!(ALLOCATIONS.get() - before, 0, "{name}");
+    reading.rows()[0].details().len()
+}
+
 #[test]
 fn a_reading_allocates_nothing_once_everything_is_open() {
     for name in CAPTURED {
-        let mut probe = only_probe(&captured(name));
-        let mut reading = Reading::default();
-        let mut read = |due| {
-            reading.clear();
-            probe.read(due, &mut reading).unwrap();
-        };
-        read(Due::ALL);
-        read(Due::ALL);
-        let before = ALLOCATIONS.get();
-        assert!(before > 0, "opening allocates");
-        for _ in 0..100 {
-            read(Due::default());
-            read(Due { slow: true, rare: false });
-        }
-        read(Due::ALL);
-        assert_eq!(ALLOCATIONS.get() - before, 0, "{name}");
+        reads_without_allocating(only_probe(&captured(name)), name);
     }
+}
+
+#[test]
+fn a_reading_of_linked_gpus_allocates_nothing_either() {
+    let dir = linked();
+    let probes = amd_sysfs::find(&machine(dir.path())).probes;
+    let ends = probes.into_iter().map(|probe| reads_without_allocating(probe, "mi210"));
+    assert_eq!(ends.collect::<Vec<_>>(), [2, 2, 0]);
 }
 
 #[test]
