@@ -81,7 +81,7 @@ export function App() {
       <UnreachableNotice />
       <StandstillNotice />
       <TokenNotice />
-      <AsOfNotice />
+      <AsOfNotice isOfNow={route?.page.isOfNow === true} />
       <main id="main" {...(isTv && { "data-tv": "" })} className="mx-auto max-w-[2560px] px-3 py-4 sm:px-5">
         {route === null ? <NoPage pathname={pathname} /> : <PageOf key={pathname} route={route} />}
       </main>

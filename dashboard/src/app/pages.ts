@@ -18,6 +18,8 @@ interface PageOf<Path extends string> {
   readonly tab?: string;
   /** Whether the tab is there only where clusters are read. */
   readonly isOfClusters?: true;
+  /** Whether it shows what is now, also where the fleet is shown as of another instant. */
+  readonly isOfNow?: true;
   /** The path of the page whose tab it belongs to. */
   readonly under?: string;
   /** What leads to it by keyboard, and what the list of keys says of it. */
@@ -53,6 +55,7 @@ export const PAGES: readonly Page[] = [
     title: "Clusters",
     tab: "Clusters",
     isOfClusters: true,
+    isOfNow: true,
     key: ["c", "Clusters"],
     load: async () => (await import("../features/clusters/ClustersPage")).ClustersPage,
   }),
@@ -60,9 +63,10 @@ export const PAGES: readonly Page[] = [
     path: NODE.path,
     title: ({ cluster, node }) => `${node} · ${cluster}`,
     under: CLUSTERS.path,
+    isOfNow: true,
     load: async () => (await import("../features/clusters/NodePage")).NodePage,
   }),
-  page({ path: QUEUE.path, title: "Queue", tab: "Queue", key: ["q", "Queue"], load: async () => (await import("../features/queue/QueuePage")).QueuePage }),
-  page({ path: "/statistics", title: "Statistics", tab: "Statistics", key: ["s", "Statistics"], load: async () => (await import("../features/health/StatisticsPage")).StatisticsPage }),
-  page({ path: "/about", title: "About", load: async () => (await import("../features/about/AboutPage")).AboutPage }),
+  page({ path: QUEUE.path, title: "Queue", tab: "Queue", isOfNow: true, key: ["q", "Queue"], load: async () => (await import("../features/queue/QueuePage")).QueuePage }),
+  page({ path: "/statistics", title: "Statistics", tab: "Statistics", isOfNow: true, key: ["s", "Statistics"], load: async () => (await import("../features/health/StatisticsPage")).StatisticsPage }),
+  page({ path: "/about", title: "About", isOfNow: true, load: async () => (await import("../features/about/AboutPage")).AboutPage }),
 ];

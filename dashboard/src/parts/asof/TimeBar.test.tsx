@@ -123,3 +123,37 @@ it("marks in a recording what nobody has watched begin, and what rows tell once"
   expect(lines().filter((line) => line.includes("XID 63")), "opened and over, by their rows").toHaveLength(2);
   expect(lines()).toContainEqual(expect.stringContaining("then or earlier: the node has 7 GPUs"));
 });
+
+it.each(["yesterday", "9", "2026-13-01", "03:10"])("says that %s is no instant, what is one, and offers now", async (text) => {
+  const mock = server();
+  renderAt(`/gpus?at=${text}&search=h100`);
+  const notice = await screen.findByTestId("as-of-wrong");
+  expect(notice.textContent).toMatch(new RegExp(`^at=${text} is no instant.*such as 2026-11-20T03:10:00Z,.*and now\\. Everything below is of now\\.`));
+  await waitFor(() => expect(instantsOf(mock, "/api/v1/gpus").length).toBeGreaterThan(0));
+  expect(new Set(instantsOf(mock, "/api/v1/gpus"))).toEqual(new Set([null]));
+  await userEvent.click(within(notice).getByRole("button", { name: "Go to now" }));
+  expect([search().has("at"), search().get("search")]).toEqual([false, "h100"]);
+  expect(screen.queryByTestId("as-of-wrong")).toBeNull();
+});
+
+it("opens a recording as of its end also where the address has a wrong instant, and says both", async () => {
+  server({ recording_end: "2026-11-20T03:10:00Z" });
+  renderAt("/?at=yesterday");
+  await waitFor(() => expect(search().get("at")).toBe("2026-11-20T03:10:00.001Z"));
+  expect((await screen.findByTestId("as-of")).textContent).toMatch(/^at=yesterday is no instant.*the end of a recording/);
+  await userEvent.click(screen.getAllByRole("button", { name: "Go to now" })[0] as HTMLElement);
+  expect(search().get("at")).toBe("now");
+  expect(document.body.textContent).not.toContain("no instant");
+});
+
+it.each([
+  ["/", /^ ?Everything below is as of/],
+  ["/hosts", /^ ?Everything below is as of/],
+  ["/clusters", /^ ?This page is of now\. Findings, GPUs and hosts are as of .*03:10:00/],
+  ["/queue", /^ ?This page is of now/],
+  ["/statistics", /^ ?This page is of now/],
+])("says of %s whether it is as of the instant", async (path, words) => {
+  server();
+  renderAt(`${path}?at=${AT}`);
+  expect((await screen.findByTestId("as-of")).textContent).toMatch(words);
+});
