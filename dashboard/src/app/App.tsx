@@ -19,6 +19,7 @@ import { KeyboardHelp } from "./KeyboardHelp";
 import { NoPage, PageOf } from "./PageOf";
 import { PAGES } from "./pages";
 import { routeOf } from "./routes";
+import { UnreadNotice } from "./UnreadNotice";
 import { useTitle } from "./useTitle";
 
 /** How often the figures of Statistics are read while another page is open: seldom, since nobody looks. */
@@ -83,6 +84,7 @@ export function App() {
       <TokenNotice />
       <AsOfNotice isOfNow={route?.page.isOfNow === true} />
       <main id="main" {...(isTv && { "data-tv": "" })} className="mx-auto max-w-[2560px] px-3 py-4 sm:px-5">
+        {route !== null && <UnreadNotice unread={route.page.unread(search)} />}
         {route === null ? <NoPage pathname={pathname} /> : <PageOf key={pathname} route={route} />}
       </main>
       <footer hidden={isTv} className="mx-auto max-w-[2560px] px-3 pb-6 text-xs text-muted sm:px-5">

@@ -10,7 +10,7 @@ import { makeQueryClient } from "./queryClient";
 function show(load: Page["load"]) {
   render(
     <QueryClientProvider client={makeQueryClient()}>
-      <PageOf route={{ page: { path: "/late/:id", title: "Late", load }, named: { id: "a" } }} />
+      <PageOf route={{ page: { path: "/late/:id", unread: () => [], title: "Late", load }, named: { id: "a" } }} />
     </QueryClientProvider>,
   );
 }

@@ -5,9 +5,9 @@ import { JOBS } from "../features/jobs/address";
 import { QUEUE } from "../features/queue/address";
 import { USE } from "../features/use/address";
 import { COMPARE, FLEET, GPU, HOST, NOW } from "../parts/addresses";
-import type { Named } from "../shared/address";
+import { address, type Address, type Named } from "../shared/address";
 
-interface PageOf<Path extends string> {
+interface PageOf<Path extends string> extends Pick<Address<Path, object>, "unread"> {
   /** A segment that begins with a colon stands for any text, which the page is given by that name. */
   readonly path: Path;
   /** Of the browser's tab, before the name of the program. */
@@ -29,29 +29,32 @@ interface PageOf<Path extends string> {
 /** A page of which only its table knows what its path names. */
 export type Page = PageOf<string>;
 
-/** An entry whose title and page are checked against what its path names. */
-function page<Path extends string>(entry: PageOf<Path>): Page {
-  return entry;
+/** A page at an address. Title and page are checked against what its path names. */
+function page<Path extends string>({ path, unread }: Pick<Address<Path, object>, "path" | "unread">, entry: Omit<PageOf<Path>, "path" | "unread">): Page {
+  const whole: PageOf<Path> = { ...entry, path, unread };
+  return whole;
 }
+
+/** Where an address holds nothing but the page. */
+const STATISTICS = address("/statistics", {});
+const ABOUT = address("/about", {});
 
 /** Every page. Routes, titles, tabs, keys and their help follow from it, and the list of paths that the server answers with the page. */
 export const PAGES: readonly Page[] = [
-  page({ path: NOW.path, title: "", tab: "Now", key: ["n", "What is wrong now"], load: async () => (await import("../features/now/NowPage")).NowPage }),
-  page({ path: FLEET.path, title: "GPUs", tab: "GPUs", key: ["g", "List of GPUs"], load: async () => (await import("../features/fleet/FleetPage")).FleetPage }),
-  page({ path: GPU.path, title: ({ id }) => id, under: FLEET.path, load: async () => (await import("../features/gpu/GpuPage")).GpuPage }),
-  page({ path: COMPARE.path, title: "GPUs compared", under: FLEET.path, load: async () => (await import("../features/gpu/ComparePage")).ComparePage }),
-  page({ path: HOSTS.path, title: "Hosts", tab: "Hosts", key: ["h", "Hosts"], load: async () => (await import("../features/hosts/HostsPage")).HostsPage }),
-  page({ path: HOST.path, title: ({ name }) => name, under: HOSTS.path, load: async () => (await import("../features/gpu/HostPage")).HostPage }),
-  page({ path: USE.path, title: "Fleet over time", tab: "Fleet", key: ["f", "The fleet over time: how much was used, and by whom"], load: async () => (await import("../features/use/FleetUsePage")).FleetUsePage }),
-  page({
-    path: JOBS.path,
+  page(NOW, { title: "", tab: "Now", key: ["n", "What is wrong now"], load: async () => (await import("../features/now/NowPage")).NowPage }),
+  page(FLEET, { title: "GPUs", tab: "GPUs", key: ["g", "List of GPUs"], load: async () => (await import("../features/fleet/FleetPage")).FleetPage }),
+  page(GPU, { title: ({ id }) => id, under: FLEET.path, load: async () => (await import("../features/gpu/GpuPage")).GpuPage }),
+  page(COMPARE, { title: "GPUs compared", under: FLEET.path, load: async () => (await import("../features/gpu/ComparePage")).ComparePage }),
+  page(HOSTS, { title: "Hosts", tab: "Hosts", key: ["h", "Hosts"], load: async () => (await import("../features/hosts/HostsPage")).HostsPage }),
+  page(HOST, { title: ({ name }) => name, under: HOSTS.path, load: async () => (await import("../features/gpu/HostPage")).HostPage }),
+  page(USE, { title: "Fleet over time", tab: "Fleet", key: ["f", "The fleet over time: how much was used, and by whom"], load: async () => (await import("../features/use/FleetUsePage")).FleetUsePage }),
+  page(JOBS, {
     title: "Jobs and namespaces",
     tab: "Jobs",
     key: ["w", "Jobs and namespaces: who wastes GPU hours"],
     load: async () => (await import("../features/jobs/JobsPage")).JobsPage,
   }),
-  page({
-    path: CLUSTERS.path,
+  page(CLUSTERS, {
     title: "Clusters",
     tab: "Clusters",
     isOfClusters: true,
@@ -59,14 +62,13 @@ export const PAGES: readonly Page[] = [
     key: ["c", "Clusters"],
     load: async () => (await import("../features/clusters/ClustersPage")).ClustersPage,
   }),
-  page({
-    path: NODE.path,
+  page(NODE, {
     title: ({ cluster, node }) => `${node} · ${cluster}`,
     under: CLUSTERS.path,
     isOfNow: true,
     load: async () => (await import("../features/clusters/NodePage")).NodePage,
   }),
-  page({ path: QUEUE.path, title: "Queue", tab: "Queue", isOfNow: true, key: ["q", "Queue"], load: async () => (await import("../features/queue/QueuePage")).QueuePage }),
-  page({ path: "/statistics", title: "Statistics", tab: "Statistics", isOfNow: true, key: ["s", "Statistics"], load: async () => (await import("../features/health/StatisticsPage")).StatisticsPage }),
-  page({ path: "/about", title: "About", isOfNow: true, load: async () => (await import("../features/about/AboutPage")).AboutPage }),
+  page(QUEUE, { title: "Queue", tab: "Queue", isOfNow: true, key: ["q", "Queue"], load: async () => (await import("../features/queue/QueuePage")).QueuePage }),
+  page(STATISTICS, { title: "Statistics", tab: "Statistics", isOfNow: true, key: ["s", "Statistics"], load: async () => (await import("../features/health/StatisticsPage")).StatisticsPage }),
+  page(ABOUT, { title: "About", isOfNow: true, load: async () => (await import("../features/about/AboutPage")).AboutPage }),
 ];

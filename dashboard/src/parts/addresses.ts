@@ -15,7 +15,7 @@ export const NOW = address("/", {
   kind: text(),
   page: pageNumber(),
   /** For a screen on a wall: no controls, one finding after another. `?tv` alone says it too. */
-  tv: field(false, (said) => said !== "0", (isTv) => (isTv ? "1" : "")),
+  tv: field(false, "1, 0", (said) => said !== "0", (isTv) => (isTv ? "1" : "")),
 });
 export type NowState = StateOf<typeof NOW>;
 
@@ -38,13 +38,13 @@ export const FLEET = address("/gpus", {
   middle: text(),
   page: pageNumber(),
   /** Of the map: `state` or a column. Which columns there are, only the catalogue knows. */
-  colour: fitting(/^[a-z][a-z0-9_]*$/, STATE_COLOUR),
+  colour: fitting(/^[a-z][a-z0-9_]*$/, `${STATE_COLOUR}, or a column of the catalogue`, STATE_COLOUR),
   group: oneOf(GROUPINGS, "node"),
   /** Of the map: whether colours reach from the lowest to the highest value, not to how far values can go. */
   fit: flag(false),
   /** Of the map: whether colours say how a value differs from that of an hour ago. */
   change: flag(false),
-  zoom: field(1, (said) => (Number(said) > 1 && Number.isFinite(Number(said)) ? Number(said) : null)),
+  zoom: field(1, "a number from 1 on", (said) => (Number(said) >= 1 && Number.isFinite(Number(said)) ? Number(said) : null)),
   /** GPUs that were picked on the map. */
   picked: names(),
 });

@@ -18,7 +18,8 @@ export function isPreset(text: string): text is Preset {
 
 /** A range in an address: `range=6h`, `range=all`, or `from` and `to`. */
 export function range<Fallback extends Range | null>(fallback: Fallback): Field<Range | Fallback> {
-  return { fallback, read: readRange, write: writeRange };
+  const known = `range ${Object.keys(PRESETS).join(", ")} or all; or from and to, instants of which the first is earlier`;
+  return { fallback, parameters: ["range", "from", "to"], known, read: readRange, write: writeRange };
 }
 
 function readRange(params: URLSearchParams): Range | null {

@@ -40,3 +40,26 @@ it("a page changes its address in place, and begins with the first part of a lis
   expect(result.current.state.page).toBe(2);
   expect(window.history.length).toBe(steps);
 });
+
+it("what is not understood is told, with what would be", () => {
+  expect(LIST.unread("search=&view=globe&sort=Con7&from=-1&open=maybe&page=0&other=1&at=yesterday&picked=a")).toEqual([
+    { name: "view", said: "globe", isParameter: true, known: "list, map" },
+    { name: "sort", said: "Con7", isParameter: true, known: "a column, with - before it for descending" },
+    { name: "from", said: "-1", isParameter: true, known: "a whole number from 0 on" },
+    { name: "open", said: "maybe", isParameter: true, known: "1, 0" },
+    { name: "page", said: "0", isParameter: true, known: "a whole number from 1 on" },
+    { name: "other", said: "1", isParameter: false, known: "search, view, sort, from, open, picked, page" },
+  ]);
+  expect(LIST.unread("search=b&view=&page=2")).toEqual([]);
+});
+
+it("what is not understood stays in the address until something else is said there", () => {
+  window.history.replaceState(null, "", "/of/a/list?view=globe&other=1");
+  const { result } = renderHook(() => useAddress(LIST));
+  const here = () => window.location.pathname + window.location.search;
+  expect(result.current.pathTo({ page: 2 })).toBe("/of/a/list?page=2&view=globe&other=1");
+  act(() => result.current.change({ search: "x" }));
+  expect(here()).toBe("/of/a/list?search=x&view=globe&other=1");
+  act(() => result.current.change({ view: "list" }));
+  expect(here()).toBe("/of/a/list?search=x&other=1");
+});

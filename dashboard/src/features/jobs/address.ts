@@ -19,7 +19,7 @@ export const JOBS = address(
     by: oneOf(HOLDERS, "namespace"),
     range: range(LAST_DAY),
     /** Of a GPU hour, in any currency; null: none was typed. */
-    price: field<number | null>(null, parsePrice, (price) => (price === null ? "" : String(price))),
+    price: field<number | null>(null, "a number", parsePrice, (price) => (price === null ? "" : String(price))),
     sort: sortBy(MOST_WASTE),
     page: pageNumber(),
   },
