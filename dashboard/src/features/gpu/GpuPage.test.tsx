@@ -323,7 +323,19 @@ describe("a recording", () => {
   it("says when the GPU was last seen and looks at that time", async () => {
     const mock = mockApi({ [PATH]: detail({ state: "stale" }, AT), "/api/v1/query": history });
     renderAt(`/gpus/${ID}`);
-    expect((await screen.findByRole("note", { name: "Age of the data" })).textContent).toMatch(/^Last seen 2025-07-18/);
+it("names the GPUs of a finding about several as people know them", async () => {
+  const job = finding({ id: "job_hung:a", kind: "job_hung", subject: { type: "job", id: "a", name: "train-7" }, reach: { ...finding().reach, gpus: [ID, "GPU-b", "GPU-gone"], gpu_count: 3 } });
+  const mock = mockApi({ [PATH]: detail(), "/api/v1/gpus/GPU-b": ok({ gpu: gpu({ id: "GPU-b", name: "node-2 / GPU 6" }), latest: {}, labels: {}, first_seen: NOW() }), "/api/v1/query": history, "/api/v1/analysis/findings": findingsOf([job]) });
+  renderAt(`/gpus/${ID}`);
+  const names = async () => within(await screen.findByRole("region", { name: "Findings" })).getAllByRole("link").map(({ textContent }) => textContent);
+  await waitFor(async () => expect(await names()).toEqual(expect.arrayContaining(["node-1 / GPU 0", "node-2 / GPU 6", "GPU-gone"])));
+  expect(mock.asked.filter(({ path }) => path === "/api/v1/gpus/GPU-b")).toHaveLength(1);
+});
+
+    const age = await screen.findByRole("note", { name: "Age of the data" });
+    // As everywhere: an age, with the instant where the pointer rests.
+    expect(age.textContent).toMatch(/^Last seen \d+ d ago\. Ranges end there, not now\.$/);
+    expect(within(age).getByTitle(/^2025-07-18 /)).toBeTruthy();
     await waitFor(() => expect(mock.asked.some((request) => request.path === "/api/v1/query")).toBe(true));
     const asked = mock.asked.find((request) => request.path === "/api/v1/query")?.params;
     expect(asked?.get("start")).toBe("2025-07-18T20:42:29.000Z");
@@ -533,7 +545,7 @@ describe("the zone of times", () => {
     await userEvent.click(zone);
     expect(screen.getByRole("button", { name: "Times in UTC. Change" })).toBeTruthy();
     expect(shown()).toEqual(["2026-11-20T19:00:10", "20:00:00", ["12:00"], 12]);
-    expect(screen.getByRole("note", { name: "Age of the data" }).textContent).toContain("2026-11-20 20:00:00");
+    expect(within(screen.getByRole("note", { name: "Age of the data" })).getByTitle("2026-11-20 20:00:00 UTC")).toBeTruthy();
     await userEvent.click(screen.getByRole("button", { name: "Apply" }));
     expect(window.location.search).toBe(search.replaceAll(":", "%3A"));
     await userEvent.keyboard("u");

@@ -17,8 +17,8 @@ import { goTo, Link } from "../../shared/location";
 import { useShortcuts } from "../../shared/shortcuts";
 import { Empty, Failed, NotRenewed } from "../../shared/states";
 import { useInstant } from "../../shared/instant";
-import { formatAge, formatInstant, MINUTE, parseInstant, SECOND, useNow } from "../../shared/time";
-import { SimulatedBanner } from "../../parts/gpuLook";
+import { MINUTE, parseInstant, SECOND, useNow } from "../../shared/time";
+import { LastSeen, SimulatedBanner } from "../../parts/gpuLook";
 import { Charts } from "./Charts";
 import { useFindingDoubts } from "../../parts/findings/doubts";
 import { chartActions } from "./exports";
@@ -63,12 +63,12 @@ export function GpuPage({ id }: { readonly id: string }) {
       <GpuHeader gpu={gpu} labels={detail.data.labels} verdict={verdictOf(gpu)} lastSeen={view.lastSeen} />
       {view.recorded && view.lastSeen !== null && (
         <p role="note" aria-label="Age of the data" className="mt-2 text-[13px] text-warn">
-          Last seen {formatInstant(view.lastSeen, now)} ({formatAge(view.lastSeen, now)}). Ranges end there, not now.
+          Last seen <LastSeen at={view.lastSeen} />. Ranges end there, not now.
         </p>
       )}
       <NotRenewed of={[detail, history]} />
       <Tiles latest={view.latest} memoryMb={gpu.memory_mb ?? null} now={now} />
-      <GpuFindings findings={view.findings} index={gpu.index} doubts={view.doubts} />
+      <GpuFindings findings={view.findings} gpu={gpu} doubts={view.doubts} />
       <GpuOutlook {...view.outlook} now={now} />
       <Toolbar
         range={view.range}

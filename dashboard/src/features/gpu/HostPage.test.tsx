@@ -43,6 +43,21 @@ it("shows what the host does, its GPUs with holders and links, and their courses
   expect(document.title).toBe("1 critical · node-1 · gpuvitals");
 });
 
+it("counts no values of silent GPUs, says how many these are, and names GPUs as people know them", async () => {
+  const lost = (index: number) => one(index, { judgement: "lost", metrics: { ...VALUES, power_w: 900, temperature_c: 99, utilization_pct: 100 } });
+  const mock = mockApi({ ...handlers, "/api/v1/gpus": listOf([one(0), one(1), lost(2), lost(3)]), "/api/v1/analysis/findings": findingsOf([finding({ kind: "node_silent", subject: { type: "node", id: "node-1", name: "node-1" }, reach: { ...finding().reach, gpus: ["g0", "g2"], gpu_count: 2 } })]) });
+  const { unmount } = renderAt("/hosts/node-1?range=1h");
+  expect((await screen.findByTestId("host")).textContent).toMatch(/GPUs4Held by somebody4Mean utilization50%Power of the GPUs600 Wof 1,400 WHottest GPU60 °CGPU memory in use2 GiBof 4 GiBWithout 2 GPUs that are silent\./);
+  const named = within(await screen.findByRole("region", { name: "Findings" }));
+  expect([named.getByRole("link", { name: "node-1 / GPU 0" }), named.getByRole("link", { name: "node-1 / GPU 2" })].map((link) => link.getAttribute("title"))).toEqual(["g0", "g2"]);
+  unmount();
+  mock.set("/api/v1/gpus", listOf([lost(2)]));
+  renderAt("/hosts/node-1?range=1h");
+  // Nothing else is known: the last values, and they look old.
+  expect((await screen.findByText("900 W")).closest("[data-old]")).not.toBeNull();
+  expect(screen.getByRole("note", { name: "Silent GPUs" }).textContent).toBe("No GPU reports any more: these are the last values.");
+});
+
 it("says what is not known of a host, and leaves its columns out", async () => {
   const bare = listOf([gpu({ id: "g0", labels: { namespace: null, job: null, pod: null, pci: null }, driver_version: null, metrics: { power_w: 9 } })]);
   mockApi({ ...handlers, "/api/v1/gpus": bare, "/api/v1/query": (params) => (params.get("table") === "system_events" ? ok({ times: [], series: [], step_ms: 1000 }) : ok({ times: [1000], series: [{ metric: "power_w", gpu: "g0", aggregate: "mean", values: [9] }], step_ms: 1000 })) });

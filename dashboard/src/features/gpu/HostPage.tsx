@@ -2,7 +2,7 @@ import { useQuery } from "@tanstack/react-query";
 import { ChevronRight } from "lucide-react";
 import { useMemo } from "react";
 import type { Gpu, Metric } from "../../api/client";
-import { ALL_FINDINGS, findingsQuery } from "../../api/findings";
+import { ALL_FINDINGS, findingsQuery, type Finding } from "../../api/findings";
 import { verdictOf, type Verdict } from "../../api/judgement";
 import { catalogueQuery, hostCourseQuery, hostGpusQuery, type Span } from "../../api/queries";
 import { EMPTY, frameOf, framesOf, lastValue, type Frame } from "../../charts/frame";
@@ -12,6 +12,7 @@ import { COMPARE, FLEET, GPU, HOST } from "../../parts/addresses";
 import { List, type ListOf } from "../../parts/columns";
 import { FindingItem } from "../../parts/findings/FindingItem";
 import { useFindingDoubts } from "../../parts/findings/doubts";
+import { useGpuNames } from "../../parts/findings/names";
 import { SilenceForm, Silences } from "../../parts/findings/Silencing";
 import { Heat, LastSeen, Level, MemoryUse, Reason, SimulatedBadge, SimulatedBanner, VerdictBadge } from "../../parts/gpuLook";
 import { isSilent } from "../../parts/judgement";
@@ -32,6 +33,7 @@ const ALL_PRESETS = Object.keys(PRESETS) as Preset[];
 /** What the GPUs of a host are laid over each other by; the page that compares them has every other metric. */
 const COMPARED = [UTILIZATION, POWER, TEMPERATURE, MEMORY_USED];
 const NO_GPUS: readonly Gpu[] = [];
+const NO_FINDINGS: readonly Finding[] = [];
 
 /** The range that was chosen on a chart. A step of its own in the history: going back leaves it again. */
 function chooseRange(start: number, end: number): void {
@@ -51,6 +53,8 @@ export function HostPage({ name }: { readonly name: string }) {
   const recorded = isRecorded(seen, now);
   const range = state.range ?? defaultRange(recorded, null);
   const rows = useShared(useMemo(() => gpus.map((gpu): JudgedGpu => ({ ...gpu, verdict: verdictOf(gpu) })), [gpus]));
+  const findings = judged.data?.findings ?? NO_FINDINGS;
+  const names = useGpuNames(findings, gpus);
 
   if (list.data === undefined) {
     if (list.isError) return <Failed what="This host" error={list.error} retry={() => void list.refetch()} />;
@@ -68,7 +72,6 @@ export function HostPage({ name }: { readonly name: string }) {
       </Empty>
     );
   }
-  const findings = judged.data?.findings ?? [];
   const models = [...new Set(gpus.flatMap((gpu) => gpu.model ?? []))];
   const drivers = [...new Set(gpus.flatMap((gpu) => gpu.driver_version ?? []))];
   return (
@@ -104,7 +107,7 @@ export function HostPage({ name }: { readonly name: string }) {
       )}
       <Silences host={name} />
       <SilenceForm choices={[{ type: "host", id: name }]} />
-      <Vitals gpus={gpus} total={list.data.total} />
+      <Vitals gpus={rows} total={list.data.total} />
       {(findings.length > 0 || doubts.length > 0) && (
         <section aria-label="Findings" className="mt-3">
           {doubts.length > 0 && (
@@ -114,7 +117,7 @@ export function HostPage({ name }: { readonly name: string }) {
           )}
           <ul className="grid gap-2 min-[2000px]:grid-cols-2">
             {findings.map((finding) => (
-              <FindingItem key={finding.id} finding={finding} index={gpus.find((gpu) => gpu.id === finding.subject.id)?.index ?? null} />
+              <FindingItem key={finding.id} finding={finding} index={gpus.find((gpu) => gpu.id === finding.subject.id)?.index ?? null} names={names} />
             ))}
           </ul>
         </section>
@@ -149,25 +152,38 @@ function sumOf(gpus: readonly Gpu[], column: string): number | null {
   return values.length === 0 ? null : values.reduce((sum, value) => sum + value, 0);
 }
 
-function Vitals({ gpus, total }: { readonly gpus: readonly Gpu[]; readonly total: number }) {
-  const busy = gpus.flatMap((gpu) => numberIn(gpu.metrics, UTILIZATION) ?? []);
+/** What a GPU that is silent did last says nothing of the host now. If all are silent it is all that there is, and looks old. */
+function Vitals({ gpus, total }: { readonly gpus: readonly JudgedGpu[]; readonly total: number }) {
+  const reporting = gpus.filter(({ verdict }) => !isSilent(verdict));
+  const isOld = reporting.length === 0;
+  const counted = isOld ? gpus : reporting;
+  const silent = gpus.length - reporting.length;
+  const busy = counted.flatMap((gpu) => numberIn(gpu.metrics, UTILIZATION) ?? []);
   const mean = busy.length === 0 ? null : busy.reduce((sum, value) => sum + value, 0) / busy.length;
-  const heat = gpus.flatMap((gpu) => numberIn(gpu.metrics, TEMPERATURE) ?? []);
-  const [power, limit] = [sumOf(gpus, POWER), sumOf(gpus, POWER_LIMIT)];
+  const heat = counted.flatMap((gpu) => numberIn(gpu.metrics, TEMPERATURE) ?? []);
+  const [power, limit] = [sumOf(counted, POWER), sumOf(counted, POWER_LIMIT)];
+  const memory = sumOf(counted, MEMORY_TOTAL);
   const held = gpus.filter((gpu) => holderOf(gpu) !== "").length;
   return (
-    <dl className={`mt-3 ${TILES}`}>
-      <Tile name="GPUs" value={String(total)} />
-      <Tile name="Held by somebody" value={String(held)} />
-      <Tile name="Mean utilization" value={formatValue(mean, "%")} />
-      <Tile name="Power of the GPUs" value={formatValue(power, "W")}>
-        {limit !== null && <span className="ml-1.5 text-xs text-faint">of {formatValue(limit, "W")}</span>}
-      </Tile>
-      <Tile name="Hottest GPU" value={formatValue(heat.length === 0 ? null : Math.max(...heat), "°C")} />
-      <Tile name="GPU memory in use" value={formatValue(sumOf(gpus, MEMORY_USED), "MiB")}>
-        {sumOf(gpus, MEMORY_TOTAL) !== null && <span className="ml-1.5 text-xs text-faint">of {formatValue(sumOf(gpus, MEMORY_TOTAL), "MiB")}</span>}
-      </Tile>
-    </dl>
+    <>
+      <dl className={`mt-3 ${TILES}`} {...(isOld && { "data-old": "" })}>
+        <Tile name="GPUs" value={String(total)} />
+        <Tile name="Held by somebody" value={String(held)} />
+        <Tile name="Mean utilization" value={formatValue(mean, "%")} />
+        <Tile name="Power of the GPUs" value={formatValue(power, "W")}>
+          {limit !== null && <span className="ml-1.5 text-xs text-faint">of {formatValue(limit, "W")}</span>}
+        </Tile>
+        <Tile name="Hottest GPU" value={formatValue(heat.length === 0 ? null : Math.max(...heat), "°C")} />
+        <Tile name="GPU memory in use" value={formatValue(sumOf(counted, MEMORY_USED), "MiB")}>
+          {memory !== null && <span className="ml-1.5 text-xs text-faint">of {formatValue(memory, "MiB")}</span>}
+        </Tile>
+      </dl>
+      {silent > 0 && (
+        <p role="note" aria-label="Silent GPUs" className="mt-1.5 text-xs text-muted">
+          {isOld ? "No GPU reports any more: these are the last values." : `Without ${silent === 1 ? "1 GPU that is" : `${silent} GPUs that are`} silent.`}
+        </p>
+      )}
+    </>
   );
 }
 

@@ -8,6 +8,7 @@ import { CopyButton } from "../copy";
 import { SimulatedBadge, SpanSince } from "../gpuLook";
 import { FindingChart } from "./FindingChart";
 import { evidenceWords, useGpuMetrics } from "./evidence";
+import { NAMED_MAX } from "./names";
 import { SeverityBadge, severityLook } from "./severity";
 import { FindingSilence } from "./Silencing";
 import { besideOf, gpuSince, hostPath, inSentenceCase, kindTitle, pathOf, piecesOf, reachWords } from "./words";
@@ -100,8 +101,6 @@ interface ReachProps {
   readonly since: number | null;
   readonly now: number;
 }
-
-const NAMED_MAX = 8;
 
 /** Whom it concerns. */
 function Reach({ finding, names, since, now }: ReachProps) {
