@@ -58,8 +58,7 @@ test.describe("clusters", () => {
     await openClusters(page, "?view=processes");
     await expect(page.getByRole("status").filter({ hasText: "12 processes" })).toBeVisible();
     await page.getByRole("combobox", { name: "Node" }).selectOption("node-2");
-    await page.keyboard.press("/");
-    await page.keyboard.type("burn");
+    await page.getByRole("searchbox", { name: /processes/i }).fill("burn");
     const rows = page.locator("tr[data-pid]");
     await expect(rows).toHaveCount(1);
     await expect(rows.first()).toContainText(/gpu_burn.*compute.*east.*node-2.*99%/s);

@@ -15,6 +15,7 @@ import { useShortcuts } from "../shared/shortcuts";
 import { nextTheme, useTheme, type ThemeChoice } from "../shared/theme";
 import { MINUTE } from "../shared/time";
 import { nextZone, useZone } from "../shared/zone";
+import { HeaderSearch } from "./HeaderSearch";
 import { KeyboardHelp } from "./KeyboardHelp";
 import { NoPage, PageOf } from "./PageOf";
 import { PAGES } from "./pages";
@@ -70,6 +71,7 @@ export function App() {
               </Tab>
             ))}
           </nav>
+          <HeaderSearch />
           <div className="ml-auto flex items-center gap-1 md:order-last md:ml-0">
             <ThemeButton />
             <button type="button" className="button quiet square" aria-label="Keyboard shortcuts" title="Keyboard shortcuts (?)" onClick={() => help.current?.showModal()}>

@@ -3,7 +3,7 @@ import type { RefObject } from "react";
 import { PAGES } from "./pages";
 
 const KEYS: readonly (readonly [string, string])[] = [
-  ["/", "Search the list"],
+  ["/", "Search GPUs, from every page"],
   ["j or ↓", "Next row"],
   ["k or ↑", "Previous row"],
   ["Enter", "Open the GPU, host or node; of a finding its GPU"],

@@ -1,12 +1,11 @@
 import { ChevronLeft, ChevronRight, Search, X } from "lucide-react";
-import { useEffect, useRef, useState } from "react";
+import { useEffect, useRef, useState, type KeyboardEvent, type RefObject } from "react";
 import { goTo } from "../shared/location";
 import { useShortcuts } from "../shared/shortcuts";
 
 // What every list of the page has: a search, pages, and keys that walk it.
 
 const TYPING_PAUSE_MS = 200;
-const SEARCH_ID = "search";
 
 interface SearchFieldProps {
   readonly label: string;
@@ -14,10 +13,15 @@ interface SearchFieldProps {
   /** What the address says; it changes also without typing, by a link or the back button. */
   readonly searched: string;
   readonly onChange: (text: string) => void;
+  /** What Enter does, if it does not wait for the pause. */
+  readonly onEnter?: (text: string) => void;
+  /** The field, for those who lead to it: a key. */
+  readonly field?: RefObject<HTMLInputElement | null>;
+  readonly className?: string;
 }
 
 /** Asks when the typing pauses, not at each letter. */
-export function SearchField({ label, placeholder, searched, onChange }: SearchFieldProps) {
+export function SearchField({ label, placeholder, searched, onChange, onEnter, field, className = "w-full sm:w-72" }: SearchFieldProps) {
   const [text, setText] = useState(searched);
   const [followed, setFollowed] = useState(searched);
   if (followed !== searched) {
@@ -31,12 +35,18 @@ export function SearchField({ label, placeholder, searched, onChange }: SearchFi
     clearTimeout(pause.current);
     pause.current = setTimeout(() => onChange(next.trim()), TYPING_PAUSE_MS);
   };
+  const press = (event: KeyboardEvent<HTMLInputElement>) => {
+    if (event.key === "Escape") event.currentTarget.blur();
+    if (event.key !== "Enter" || onEnter === undefined) return;
+    clearTimeout(pause.current);
+    onEnter(text.trim());
+  };
   return (
-    <label className="relative w-full sm:w-72">
+    <label className={`relative ${className}`}>
       <span className="sr-only">{label}</span>
       <Search size={14} className="pointer-events-none absolute top-1/2 left-2.5 -translate-y-1/2 text-faint" aria-hidden />
       <input
-        id={SEARCH_ID}
+        ref={field}
         type="search"
         className="field w-full pl-8!"
         placeholder={placeholder}
@@ -44,9 +54,9 @@ export function SearchField({ label, placeholder, searched, onChange }: SearchFi
         spellCheck={false}
         value={text}
         onChange={(event) => type(event.target.value)}
-        onKeyDown={(event) => event.key === "Escape" && event.currentTarget.blur()}
+        onKeyDown={press}
       />
-      {text === "" && <kbd aria-hidden className="key absolute top-1/2 right-2 hidden -translate-y-1/2 text-faint sm:block">/</kbd>}
+      {text === "" && field !== undefined && <kbd aria-hidden className="key absolute top-1/2 right-2 hidden -translate-y-1/2 text-faint sm:block">/</kbd>}
     </label>
   );
 }
@@ -109,7 +119,6 @@ export function useListKeys({ page, hasNext, pathOf }: Paging): void {
     if (by > 0 ? hasNext : page > 1) goTo(pathOf(page + by));
   };
   useShortcuts({
-    "/": () => document.getElementById(SEARCH_ID)?.focus(),
     j: () => step(1),
     k: () => step(-1),
     ArrowDown: () => step(1),

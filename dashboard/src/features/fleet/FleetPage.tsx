@@ -12,7 +12,7 @@ import { Empty, Failed } from "../../shared/states";
 import { formatClock } from "../../shared/time";
 import { TimeBar } from "../../parts/asof/TimeBar";
 import { SimulatedBanner } from "../../parts/gpuLook";
-import { ClearFilters, Pages, SearchField, Select, useListKeys, WaitingRows } from "../../parts/list";
+import { ClearFilters, Pages, Select, useListKeys, WaitingRows } from "../../parts/list";
 import { List } from "../../parts/columns";
 import { knownSort } from "../../parts/order";
 import { PAGE_SIZE } from "../../parts/pages";
@@ -63,7 +63,11 @@ export function FleetPage() {
       <FleetSummary counts={counts} chosen={state.state} choose={(word) => change({ state: word })} />
       <div className="mt-3 mb-2 flex flex-wrap items-center gap-2">
         <h1 className="sr-only">GPUs</h1>
-        <SearchField label="Search GPUs" placeholder="Search name, host, id" searched={state.search} onChange={(text) => change({ search: text })} />
+        {state.search !== "" && (
+          <button type="button" className="badge h-7! max-w-72 text-accent" title="Only GPUs that the search above finds. Remove" onClick={() => change({ search: "" })}>
+            <span className="truncate">“{state.search}”</span> ×
+          </button>
+        )}
         <HostSelect host={state.host} onChange={(host) => change({ host })} />
         {where !== "" && (
           <button type="button" className="badge h-7! text-accent" title={`Only GPUs with ${where}. Remove`} onClick={() => change({ where: "" })}>

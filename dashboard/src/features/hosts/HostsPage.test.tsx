@@ -109,6 +109,12 @@ describe("hosts", () => {
     await waitFor(() => expect(names()).toEqual(["amd-1", "node-1"]));
   });
 
+  it.each(["node-1 / GPU 6", "Node-1:gpu6", " node-1 "])("are found by %s", async (search) => {
+    mockApi({ [HOSTS]: listOf([host("node-1", { active: 8 }), host("node-2", { active: 8 })]) });
+    renderAt(`/hosts?search=${encodeURIComponent(search)}`);
+    await waitFor(() => expect(names()).toEqual(["node-1"]));
+  });
+
   it("do not say that nothing is wrong while not all findings are read", async () => {
     const mock = mockApi({ [HOSTS]: { body: three.body, headers: { "x-partial": "a day is damaged" } }, [FINDINGS]: "unreachable" });
     const text = (name: string) => screen.getByRole("link", { name }).closest("tr")?.textContent;

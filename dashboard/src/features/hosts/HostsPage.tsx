@@ -48,7 +48,7 @@ export function HostsPage() {
       {data.hosts.some((host) => host.simulated) && <SimulatedBanner>Some of these hosts are simulated: their values were made up by gpuvitals, not measured.</SimulatedBanner>}
       <h1 className="sr-only">Hosts</h1>
       <div className="mb-3 flex flex-wrap items-center gap-2">
-        <SearchField label="Search hosts" placeholder="Search name, model" searched={state.search} onChange={(text) => change({ search: text })} />
+        <SearchField label="Search hosts" placeholder="Name, model, GPU" searched={state.search} onChange={(text) => change({ search: text })} />
         <p role="status" className="num ml-auto text-xs text-muted">
           {hosts.isError ? `Not renewed: as of ${formatClock(hosts.dataUpdatedAt)}` : rows.length === 1 ? "1 host" : `${rows.length.toLocaleString("en")} hosts`}
         </p>

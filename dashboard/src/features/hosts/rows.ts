@@ -30,6 +30,9 @@ export interface HostFacts {
   readonly loads: ReadonlyMap<string, HostLoad>;
 }
 
+/** What follows the host in the name of a GPU: a search for `node / GPU 6` or `node:gpu6` finds its host. */
+const OF_GPU = /(?: \/ gpu ?\d*|:gpu\d*)$/;
+
 /** The hosts that are searched for, the most trouble first. */
 export function hostRows(hosts: readonly Host[], { findings, isWhole, rooms, loads }: HostFacts, search: string): HostRow[] {
   const trouble = new Map<string, { count: number; worst: number }>();
@@ -39,7 +42,7 @@ export function hostRows(hosts: readonly Host[], { findings, isWhole, rooms, loa
     const before = trouble.get(reach.hostname) ?? { count: 0, worst: SEVERITIES.length };
     trouble.set(reach.hostname, { count: before.count + 1, worst: rank < 0 ? before.worst : Math.min(before.worst, rank) });
   }
-  const words = search.toLowerCase();
+  const words = search.trim().toLowerCase().replace(OF_GPU, "");
   const rows = hosts
     .filter(({ hostname, models }) => [hostname, ...models].some((text) => text.toLowerCase().includes(words)))
     .map((host): HostRow => {
