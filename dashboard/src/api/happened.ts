@@ -4,6 +4,7 @@ import { MINUTE, parseInstant, SECOND } from "../shared/time";
 import { api, dataOf, isNotKept, partialOf, type Schemas, type TelemetryEntry } from "./client";
 import { FINDINGS_MAX, type Finding } from "./findings";
 import type { Span } from "./queries";
+import { whereIs } from "./where";
 
 // What has happened to the fleet: its health events, among them the life of its findings.
 
@@ -21,6 +22,10 @@ export interface Happened {
   readonly gpu: string;
   readonly host: string | null;
   readonly kind: string;
+  /** The kind of the finding whose life it is of; empty: it is of none. */
+  readonly finding: string;
+  /** Of the job that changed; null: it is about no job, or about one without. */
+  readonly namespace: string | null;
   readonly text: string;
   /** Whether something came to its end: it is good news. */
   readonly isEnd: boolean;
@@ -43,7 +48,7 @@ export function happenedOf(rows: readonly TelemetryEntry[]): Happened[] {
     if (at === null || kind === ONSET || SAID.has(kind)) return [];
     const [finding = ""] = text("finding").split(":");
     const what = finding === "" ? metricTitle(kind) : metricTitle(finding) + (kind === "finding_closed" ? ", over" : "");
-    return [{ at, shows: at + SECOND, gpu: gpu_id, host: hostname, kind, text: [what, text("detail")].filter((part) => part !== "").join(": "), isEnd: ENDS.has(kind), about: "health" }];
+    return [{ at, shows: at + SECOND, gpu: gpu_id, host: hostname, kind, finding, namespace: null, text: [what, text("detail")].filter((part) => part !== "").join(": "), isEnd: ENDS.has(kind), about: "health" }];
   });
 }
 
@@ -57,7 +62,7 @@ export function openedOf(findings: readonly Finding[], end: number): Happened[] 
     const [gpu] = reach.gpus;
     if (at === null || gpu === undefined) return [];
     const text = `${metricTitle(kind)}${since_at_least ? ", then or earlier" : ""}: ${sentence}`;
-    return [{ at, shows: since_at_least ? end : at + SECOND, gpu, host: reach.hostname, kind: "finding_opened", text, isEnd: false, about: "health" }];
+    return [{ at, shows: since_at_least ? end : at + SECOND, gpu, host: reach.hostname, kind: "finding_opened", finding: kind, namespace: null, text, isEnd: false, about: "health" }];
   });
 }
 
@@ -70,7 +75,34 @@ export function changedOf(changes: readonly Schemas["Change"][]): Happened[] {
     const about = from === null && to === null ? "jobs" : "drivers";
     const holder = [change.namespace, change.job ?? change.pod].filter((name) => name !== null).join(" / ");
     const what = about === "jobs" ? `${metricTitle(kind)}: ${holder}` : `${metricTitle(kind)}: ${from ?? "unknown"} → ${to ?? "unknown"}`;
-    return [{ at, shows: at + SECOND, gpu, host: change.hostname, kind, text: `${what}, ${gpus === 1 ? "1 GPU" : `${gpus} GPUs`}`, isEnd: false, about }];
+    return [{ at, shows: at + SECOND, gpu, host: change.hostname, kind, finding: "", namespace: change.namespace, text: `${what}, ${gpus === 1 ? "1 GPU" : `${gpus} GPUs`}`, isEnd: false, about }];
+  });
+}
+
+/** What of all that happened a page shows; empty or null: everything. */
+export interface HappenedFilter {
+  /** Hosts, between commas. */
+  readonly host: string;
+  readonly namespace: string;
+  /** Kinds of findings, between commas. */
+  readonly kind: string;
+  /** Tests of the identity. */
+  readonly where: string;
+  /** The GPUs that the page shows, with their hosts. */
+  readonly gpus: ReadonlyMap<string, string> | null;
+}
+
+/** What the server was not asked for: kinds of findings, and of jobs, which have several GPUs and name one, the hosts. */
+export function fitting(all: readonly Happened[], { namespace, kind, gpus }: HappenedFilter): readonly Happened[] {
+  if (namespace === "" && kind === "" && gpus === null) return all;
+  const kinds = kind === "" ? null : new Set(kind.split(","));
+  const hosts = gpus === null ? null : new Set(gpus.values());
+  return all.filter((each) => {
+    if (kinds !== null && !kinds.has(each.finding)) return false;
+    if (each.about === "health") return gpus === null || gpus.has(each.gpu);
+    // A driver is of all namespaces.
+    if (each.about === "jobs" && namespace !== "" && each.namespace !== namespace) return false;
+    return hosts === null || hosts.has(each.host ?? "");
   });
 }
 
@@ -98,14 +130,17 @@ export function changedQuery(span: Span, host: string) {
   });
 }
 
-/** The rows of a span about GPUs of some hosts, or of all. A server that keeps no such rows has nothing to tell. */
-async function rowsOf(span: Span, host: string, signal: AbortSignal): Promise<{ readonly rows: readonly TelemetryEntry[]; readonly partial: string | null }> {
+type Place = Pick<HappenedFilter, "host" | "namespace" | "where">;
+
+/** The rows of a span about GPUs whose identity fits. A server that keeps no such rows has nothing to tell. */
+async function rowsOf(span: Span, { host, namespace, where }: Place, signal: AbortSignal): Promise<{ readonly rows: readonly TelemetryEntry[]; readonly partial: string | null }> {
+  const tests = [...(host === "" ? [] : [`node=${host}`]), ...(namespace === "" ? [] : [whereIs("namespace", namespace)]), ...(where === "" ? [] : [where])].join(";");
   const query = {
     table: "gpu_health_events",
     start_time: new Date(span.start).toISOString(),
     end_time: new Date(span.end).toISOString(),
     limit: HAPPENED_MAX,
-    ...(host === "" ? {} : { where: `node=${host}` }),
+    ...(tests === "" ? {} : { where: tests }),
   };
   try {
     const answer = await api.GET("/api/v1/telemetry", { params: { query }, signal });
@@ -116,20 +151,21 @@ async function rowsOf(span: Span, host: string, signal: AbortSignal): Promise<{ 
   }
 }
 
-/** What is wrong with GPUs of some hosts, or of all, as of the end of a recording, if it is one. */
-async function wrongAt(end: number | null, host: string, signal: AbortSignal): Promise<{ readonly findings: readonly Finding[]; readonly partial: string | null }> {
-  if (end === null) return { findings: [], partial: null };
-  const query = { at: new Date(end).toISOString(), limit: FINDINGS_MAX, ...(host === "" ? {} : { host }) };
+/** What is wrong as of the end of a recording, if it is one. Findings are not chosen by tests of the identity: with these nothing is said. */
+async function wrongAt(end: number | null, { host, namespace, where }: Place, signal: AbortSignal): Promise<{ readonly findings: readonly Finding[]; readonly partial: string | null }> {
+  if (end === null || where !== "") return { findings: [], partial: null };
+  const query = { at: new Date(end).toISOString(), limit: FINDINGS_MAX, ...(host === "" ? {} : { host }), ...(namespace === "" ? {} : { namespace }) };
   const answer = await api.GET("/api/v1/analysis/findings", { params: { query }, signal });
   return { findings: dataOf(answer).findings, partial: partialOf(answer) };
 }
 
-/** What has happened in a span to GPUs of some hosts, or of all; in a recording also what nobody has watched begin. */
-export function happenedQuery(span: Span, host: string, recordingEnd: number | null) {
+/** What has happened in a span to GPUs whose identity fits; in a recording also what nobody has watched begin. */
+export function happenedQuery(span: Span, { host, namespace, where }: Place, recordingEnd: number | null) {
+  const place = { host, namespace, where };
   return queryOptions({
-    queryKey: ["happened", span, host, recordingEnd],
+    queryKey: ["happened", span, place, recordingEnd],
     queryFn: async ({ signal }) => {
-      const [told, wrong] = await Promise.all([rowsOf(span, host, signal), wrongAt(recordingEnd, host, signal)]);
+      const [told, wrong] = await Promise.all([rowsOf(span, place, signal), wrongAt(recordingEnd, place, signal)]);
       const opened = new Set(told.rows.filter(({ metrics }) => metrics.kind === "finding_opened").map(({ metrics }) => metrics.finding));
       const unwatched = openedOf(wrong.findings.filter(({ id }) => !opened.has(id)), span.end).filter(({ at }) => at >= span.start);
       return { all: inTime(happenedOf(told.rows), unwatched), isCut: told.rows.length >= HAPPENED_MAX, partial: told.partial ?? wrong.partial };

@@ -26,7 +26,7 @@ import { FleetStrip } from "./FleetStrip";
 import { CARDS_MAX, GpuCards } from "./GpuCards";
 import { headlineOf, type Headline } from "./headline";
 import { Tv } from "./Tv";
-import { askOf, hostOf, isFiltered, tally } from "./filters";
+import { askOf, happenedOf, hostOf, isFiltered, tally } from "./filters";
 
 
 /** What is wrong, the worst first, why the program thinks so and what to do; above it every GPU as a cell. */
@@ -73,7 +73,7 @@ export function NowPage() {
         </SimulatedBanner>
       )}
       {headline !== null && <Head headline={headline} />}
-      {!state.tv && <TimeBar host={state.host} />}
+      {!state.tv && <TimeBar of={happenedOf(state)} unfiltered={state.severity === "" ? "" : "How severe a finding was is not kept with its events: these are of every severity."} />}
       <Silences />
       {!isLast && strip}
       {state.tv && <Tv findings={findings} indices={indices} names={names} />}

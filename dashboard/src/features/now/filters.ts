@@ -1,8 +1,14 @@
 import { SEVERITIES, type Finding, type FindingsAsk } from "../../api/findings";
+import type { HappenedFilter } from "../../api/happened";
 import type { NowState } from "../../parts/addresses";
 
 export function askOf({ severity, host, namespace, kind }: NowState): FindingsAsk {
   return { severity, host, namespace, kind, gpus: "" };
+}
+
+/** The same filters, of what has happened. */
+export function happenedOf({ host, namespace, kind }: NowState): HappenedFilter {
+  return { host, namespace, kind, where: "", gpus: null };
 }
 
 export function isFiltered(state: NowState): boolean {

@@ -157,3 +157,34 @@ it.each([
   renderAt(`${path}?at=${AT}`);
   expect((await screen.findByTestId("as-of")).textContent).toMatch(words);
 });
+
+const CHANGED = "/api/v1/analysis/changes";
+const jobChange = (hostname: string, namespace: string) => ({ at: "2026-11-20T02:30:00Z", kind: "job_started", cluster: null, hostname, gpu: `GPU-${hostname}`, gpus: 8, namespace, pod: null, job: "train-7", from: null, to: null });
+const changesOf = (...changes: object[]) => ok({ changes, total: changes.length, start: "", end: "", pagination: { limit: 500, offset: 0, has_next: false } });
+const listed = () => within(screen.getByRole("list", { name: "What changed, the newest first" })).getAllByRole("listitem").map((line) => line.textContent);
+
+it("lists what changed by the filters of the findings, and says which of them it cannot apply", async () => {
+  const mock = server();
+  mock.set(CHANGED, changesOf(jobChange("node-1", "research"), jobChange("node-1", "vision")));
+  const { unmount } = renderAt(`/?at=${AT}&namespace=research&severity=critical`);
+  await userEvent.click(await screen.findByText("What changed", { exact: false }));
+  await waitFor(() => expect(listed()).toEqual([expect.stringContaining("over"), expect.stringContaining("XID 63"), expect.stringContaining("research / train-7"), expect.stringContaining("Lost")]));
+  expect(mock.asked.find(({ path }) => path === EVENTS)?.params.get("where")).toBe("namespace=research");
+  expect(screen.getByText(/these are of every severity/)).toBeTruthy();
+  unmount();
+  renderAt(`/?at=${AT}&kind=xid`);
+  await userEvent.click(await screen.findByText("What changed", { exact: false }));
+  await waitFor(() => expect(listed()).toEqual([expect.stringContaining("over"), expect.stringContaining("XID 63")]));
+  expect(screen.queryByText(/every severity/)).toBeNull();
+});
+
+it("lists above the map what changed of the GPUs that it shows", async () => {
+  const mock = server();
+  mock.set("/api/v1/gpus", (params) => listOf(params.get("search") === "b" ? [gpu({ id: "GPU-b", hostname: "node-2" })] : [gpu({ id: "GPU-a" }), gpu({ id: "GPU-b", hostname: "node-2" })]));
+  mock.set(EVENTS, ok({ data: [...events, { ...event("2026-11-20T03:06:00Z", "back", ""), gpu_id: "GPU-b", hostname: "node-2" }], total: 6, pagination: { limit: 2000, offset: 0, has_next: false } }));
+  mock.set(CHANGED, changesOf(jobChange("node-1", "research"), jobChange("node-2", "research")));
+  renderAt(`/gpus?view=map&at=${AT}&search=b&where=job%3Dtrain-7`);
+  await userEvent.click(await screen.findByText("What changed", { exact: false }));
+  await waitFor(() => expect(listed()).toEqual([expect.stringMatching(/Back.*node-2/), expect.stringMatching(/Job started.*node-2/)]));
+  expect(mock.asked.find(({ path }) => path === EVENTS)?.params.get("where")).toBe("job=train-7");
+});

@@ -1,7 +1,7 @@
 import { useQuery } from "@tanstack/react-query";
 import { ChevronLeft, ChevronRight, History } from "lucide-react";
 import { useEffect, useRef, useState } from "react";
-import { ABOUTS, changedQuery, happenedQuery, inTime, type About, type Happened } from "../../api/happened";
+import { ABOUTS, changedQuery, fitting, happenedQuery, inTime, type About, type Happened, type HappenedFilter } from "../../api/happened";
 import { healthQuery, type Span } from "../../api/queries";
 import { chooseInstant, useInstant } from "../../shared/instant";
 import { Link } from "../../shared/location";
@@ -18,12 +18,14 @@ const DRAG_PAUSE_MS = 150;
 const LISTED_MAX = 200;
 
 interface TimeBarProps {
-  /** The hosts that the page shows, between commas; empty: all. */
-  readonly host: string;
+  /** What of all that happened the page shows. */
+  readonly of: HappenedFilter;
+  /** What the page leaves out and the bar cannot, in words; empty: nothing. */
+  readonly unfiltered?: string;
 }
 
 /** A bar of time with what has happened on it. Dragged, typed or stepped, it shows the page as of another instant. */
-export function TimeBar({ host }: TimeBarProps) {
+export function TimeBar({ of, unfiltered = "" }: TimeBarProps) {
   const chosen = useInstant();
   const clock = useClock(10 * SECOND);
   const recordingEnd = endOf(useQuery(healthQuery()).data);
@@ -31,8 +33,8 @@ export function TimeBar({ host }: TimeBarProps) {
   const last = recordingEnd ?? Math.floor(clock / MINUTE) * MINUTE + MINUTE;
   const first = Math.min(last - SPANS[name], chosen ?? last);
   const span = { start: first, end: last };
-  const happened = useQuery(happenedQuery(span, host, recordingEnd));
-  const all = happened.data?.all ?? [];
+  const happened = useQuery(happenedQuery(span, of, recordingEnd));
+  const all = fitting(happened.data?.all ?? [], of);
 
   const present = chosen ?? last;
   const [dragged, setDragged] = useState<number | null>(null);
@@ -105,7 +107,7 @@ export function TimeBar({ host }: TimeBarProps) {
           </button>
         )}
       </div>
-      <WhatChanged all={all} span={span} host={host} present={present} clock={clock} doubt={doubtOf(happened.error, happened.data)} />
+      <WhatChanged all={all} span={span} of={of} present={present} clock={clock} doubt={doubtOf(happened.error, happened.data)} unfiltered={unfiltered} />
     </section>
   );
 }
@@ -143,10 +145,11 @@ interface WhatChangedProps {
   /** What happened to the health of GPUs in the span, the newest first. */
   readonly all: readonly Happened[];
   readonly span: Span;
-  readonly host: string;
+  readonly of: HappenedFilter;
   readonly present: number;
   readonly clock: number;
   readonly doubt: string;
+  readonly unfiltered: string;
 }
 
 const ABOUT_NAMES: Readonly<Record<About, string>> = { health: "Findings and errors", jobs: "Jobs", drivers: "Drivers" };
@@ -158,11 +161,11 @@ function quarters({ start, end }: Span): Span {
 }
 
 /** What has changed up to the instant: each line leads to its instant and to its GPU. Jobs and drivers are asked for once it is opened. */
-function WhatChanged({ all: health, span, host, present, clock, doubt }: WhatChangedProps) {
+function WhatChanged({ all: health, span, of, present, clock, doubt, unfiltered }: WhatChangedProps) {
   const [isOpen, setIsOpen] = useState(false);
   const [about, setAbout] = useState<About | "">("");
-  const changed = useQuery({ ...changedQuery(quarters(span), host), enabled: isOpen });
-  const found = inTime(health, isOpen ? (changed.data?.all ?? []) : []);
+  const changed = useQuery({ ...changedQuery(quarters(span), of.host), enabled: isOpen });
+  const found = inTime(health, isOpen ? fitting(changed.data?.all ?? [], of) : []);
   const all = found.filter((each) => each.shows <= present && (about === "" || each.about === about));
   const missing = changedDoubtOf(changed.error, changed.data);
   return (
@@ -183,6 +186,7 @@ function WhatChanged({ all: health, span, host, present, clock, doubt }: WhatCha
         <span role="status" className="text-warn">
           {missing}
         </span>
+        {unfiltered !== "" && <span className="text-muted">{unfiltered}</span>}
       </p>
       {all.length === 0 ? (
         <p className="py-2 text-muted">Nothing in this time.</p>

@@ -2,7 +2,7 @@ import { expect, it } from "vitest";
 import type { Happened } from "../../api/happened";
 import { placeOf, stepsTo, ticksOf } from "./bar";
 
-const happened = (at: number, isEnd = false): Happened => ({ at, shows: at, isEnd, gpu: "GPU-a", host: "n1", kind: "xid", text: "XID 79", about: "health" as const });
+const happened = (at: number, isEnd = false): Happened => ({ at, shows: at, isEnd, gpu: "GPU-a", host: "n1", kind: "xid", finding: "", namespace: null, text: "XID 79", about: "health" as const });
 const SPAN = { start: 1000, end: 2000 };
 
 it.each([
