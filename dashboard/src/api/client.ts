@@ -157,10 +157,15 @@ function refusal(status: number, body: unknown): Failure {
 
 /** An answer of the gateway that is no JSON. */
 export async function fetchText(path: string, signal: AbortSignal, accept = "*/*"): Promise<string> {
-  const request = new Request(absolute(API_BASE_URL) + path, { signal, headers: { accept } });
+  const request = asOf(new Request(absolute(API_BASE_URL) + path, { signal, headers: { accept } }));
   const { response, text } = await fetchWhole(request, ANSWER_WITHIN_MS);
   if (!response.ok) asJson(response, text);
   return text;
+}
+
+/** An answer as a file: of the chosen instant, as everything else. */
+export function fetchCsv(path: string): Promise<string> {
+  return fetchText(path, new AbortController().signal, "text/csv");
 }
 
 const querySerializer = { array: { style: "form" as const, explode: false } };

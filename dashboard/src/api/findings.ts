@@ -1,6 +1,7 @@
 import { keepPreviousData, queryOptions } from "@tanstack/react-query";
 import { REFRESH_INTERVAL_MS } from "../shared/config";
-import { api, dataOf, partialOf, type Schemas } from "./client";
+import { api, dataOf, fetchCsv, partialOf, type Schemas } from "./client";
+import { given } from "./queries";
 
 // What is wrong now, as the server judges it every 15 seconds.
 
@@ -26,16 +27,24 @@ export const ALL_FINDINGS: FindingsAsk = { severity: "", host: "", namespace: ""
 
 /** The worst findings of those that are asked for, in the server's order: the worst first. */
 export function findingsQuery(ask: FindingsAsk) {
-  const given = Object.fromEntries(Object.entries(ask).filter(([, value]) => value !== ""));
   return queryOptions({
     queryKey: ["findings", ask],
     queryFn: async ({ signal }) => {
-      const answer = await api.GET("/api/v1/analysis/findings", { params: { query: { ...given, limit: FINDINGS_MAX } }, signal });
+      const answer = await api.GET("/api/v1/analysis/findings", { params: { query: { ...given({ ...ask }), limit: FINDINGS_MAX } }, signal });
       return { ...dataOf(answer), partial: partialOf(answer) };
     },
     refetchInterval: REFRESH_INTERVAL_MS,
     placeholderData: keepPreviousData,
   });
+}
+
+/** The server's largest page. */
+const CSV_MAX = 10_000;
+
+/** All findings that are asked for, as a file. */
+export function fetchFindingsCsv(ask: FindingsAsk): Promise<string> {
+  const question = new URLSearchParams({ ...given({ ...ask }), limit: String(CSV_MAX) });
+  return fetchCsv(`/api/v1/analysis/findings?${question.toString()}`);
 }
 
 /** How often the critical findings are counted, also in a tab that nobody looks at: its title says how many there are. */

@@ -3,7 +3,7 @@ import { HEALTH_INTERVAL_MS, REFRESH_INTERVAL_MS } from "../shared/config";
 import { numberIn } from "../shared/format";
 import { present } from "../shared/instant";
 import { HOUR, MINUTE, parseInstant } from "../shared/time";
-import { api, dataOf, fetchText, partialOf, type Gpu } from "./client";
+import { api, dataOf, fetchCsv, partialOf, type Gpu } from "./client";
 import { countsOf, verdictOf, type Counts, type Verdict } from "./judgement";
 import { fetchHistory, given } from "./queries";
 
@@ -110,7 +110,7 @@ export function fleetCountsQuery() {
 /** All GPUs that fit, as a file. */
 export function fetchGpusCsv(parts: Readonly<Record<string, string>>): Promise<string> {
   const question = new URLSearchParams({ ...given(parts), limit: String(GPUS_MAX) });
-  return fetchText(`/api/v1/gpus?${question.toString()}`, new AbortController().signal, "text/csv");
+  return fetchCsv(`/api/v1/gpus?${question.toString()}`);
 }
 
 /** How far a value of each GPU can go, by the first of these columns that it has. They change with the configuration alone. */

@@ -4,6 +4,7 @@ import { useMemo } from "react";
 import { expect, it, vi } from "vitest";
 import { Link } from "../shared/location";
 import { useShared } from "../shared/same";
+import { savedFiles } from "../testing/files";
 import { List, type ListOf } from "./columns";
 import { highestFirst } from "./order";
 
@@ -86,12 +87,7 @@ it.each([
   ["the whole list, not only the page, by its columns", [...ROWS, { name: "c", heat: 2.5 }], "heat,note\r\n1,\"so, \"\"so\"\"\"\r\n2,\r\n2.5,\r\n"],
   ["what the server says of it", () => Promise.resolve("id,power_w\r\n"), "id,power_w\r\n"],
 ])("gives as a file %s", async (_name, whole, text) => {
-  const saved: Blob[] = [];
-  vi.spyOn(URL, "createObjectURL").mockImplementation((blob) => {
-    saved.push(blob as Blob);
-    return "blob:x";
-  });
-  vi.spyOn(URL, "revokeObjectURL").mockReturnValue(undefined);
+  const saved = savedFiles();
   render(<List of={LIST} rows={ROWS} whole={whole} />);
   await userEvent.click(screen.getByRole("button", { name: "CSV" }));
   expect(await saved[0]?.text()).toBe(text);

@@ -1,11 +1,11 @@
-import { ArrowDown, ArrowUp, Download } from "lucide-react";
-import { memo, useState, type MouseEvent, type ReactNode } from "react";
-import { fileName, saveFile } from "../shared/files";
+import { ArrowDown, ArrowUp } from "lucide-react";
+import { memo, type MouseEvent, type ReactNode } from "react";
 import { goTo } from "../shared/location";
 import { useMedia } from "../shared/media";
 import { csvOf, type CsvValue } from "./csv";
 import { Named } from "./gpuLook";
 import { ariaSort, nextSort, type Sort } from "./order";
+import { SaveCsv } from "./saveCsv";
 
 /** A column of a list: a cell of a table, or a part of a card. */
 export interface Column<Row> {
@@ -107,28 +107,8 @@ interface CsvButtonProps<Row> {
 
 /** Gives the list as a file, with its columns and in its order. */
 function CsvButton<Row>({ label, columns, whole }: CsvButtonProps<Row>) {
-  const [failure, setFailure] = useState("");
-  const save = async () => {
-    const text = typeof whole === "function" ? await whole() : tableOf(columns, whole);
-    saveFile(`${fileName(label)}.csv`, new Blob([text], { type: "text/csv" }));
-  };
   if (typeof whole !== "function" && whole.length === 0) return null;
-  return (
-    <p className="flex items-center justify-end gap-2 text-xs text-warn">
-      <span role="status">{failure}</span>
-      <button
-        type="button"
-        className="button quiet"
-        title="This list as a file"
-        onClick={() => {
-          setFailure("");
-          save().catch((error: unknown) => setFailure(`The file could not be made: ${error instanceof Error ? error.message : "no answer"}`));
-        }}
-      >
-        <Download size={13} aria-hidden /> CSV
-      </button>
-    </p>
-  );
+  return <SaveCsv label={label} text={typeof whole === "function" ? whole : () => tableOf(columns, whole)} />;
 }
 
 function tableOf<Row>(columns: readonly Column<Row>[], rows: readonly Row[]): string {

@@ -1,4 +1,4 @@
-import { fetchText } from "../api/client";
+import { fetchCsv } from "../api/client";
 import type { ChartAction } from "../charts/ChartMenu";
 import { copyText } from "../shared/clipboard";
 import { API_BASE_URL } from "../shared/config";
@@ -11,7 +11,7 @@ export function queryActions(path: string, ...names: readonly string[]): ChartAc
     {
       name: "Values (CSV)",
       act: async () => {
-        const text = await fetchText(path, new AbortController().signal, "text/csv");
+        const text = await fetchCsv(path);
         saveFile(`${fileName(...names)}.csv`, new Blob([text], { type: "text/csv" }));
         return true;
       },

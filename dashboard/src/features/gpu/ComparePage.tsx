@@ -130,7 +130,7 @@ function Comparison({ known, total, of }: ComparisonProps) {
           Not everything could be read: {partial.join("; ")}
         </p>
       )}
-      {!isAlone && isKnown && <Differences differing={differing} gpus={shown.map(({ gpu }) => gpu)} nameOf={nameOf} count={known.length} />}
+      {!isAlone && isKnown && <Differences differing={differing} gpus={shown.map(({ gpu }) => gpu)} nameOf={nameOf} all={known.map(({ gpu }) => gpu)} />}
       {!isAlone && sums.isPending && rows.length > 0 && <div role="status" aria-label="Loading the differences" className="waiting h-40" />}
       {history.isError && history.data === undefined ? (
         <Failed what="The course of the values" error={history.error} retry={() => void history.refetch()} />

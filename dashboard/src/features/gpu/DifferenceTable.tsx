@@ -3,7 +3,8 @@ import type { Gpu } from "../../api/client";
 import { GPU } from "../../parts/addresses";
 import { ABSENT, formatNumber, formatValue, metricTitle } from "../../shared/format";
 import { Link } from "../../shared/location";
-import { distanceOf, type Difference } from "./differences";
+import { SaveCsv } from "../../parts/saveCsv";
+import { differencesCsv, distanceOf, type Difference } from "./differences";
 
 /** As many as are read at a glance; the rest on demand. */
 const SHOWN_MAX = 8;
@@ -15,12 +16,12 @@ interface DifferencesProps {
   /** The GPUs that have a column, with the colours of their lines. */
   readonly gpus: readonly Gpu[];
   readonly nameOf: (id: string) => string;
-  /** How many are compared. */
-  readonly count: number;
+  /** All that are compared: a file has no lack of room. */
+  readonly all: readonly Gpu[];
 }
 
 /** What the GPUs did in the range, beside the median of all that are compared: what differs much first. */
-export function Differences({ differing, gpus, nameOf, count }: DifferencesProps) {
+export function Differences({ differing, gpus, nameOf, all }: DifferencesProps) {
   const [isWhole, setIsWhole] = useState(false);
   if (differing.length === 0) return <p className="card p-3 text-[13px] text-muted">They are alike: in this range nothing differs by 5 % or more.</p>;
   const shown = isWhole ? differing : differing.slice(0, SHOWN_MAX);
@@ -34,7 +35,7 @@ export function Differences({ differing, gpus, nameOf, count }: DifferencesProps
               Differs
             </th>
             <th scope="col" className="px-3 py-2 text-right font-medium whitespace-nowrap">
-              Median of {count}
+              Median of {all.length}
             </th>
             {gpus.map((gpu, place) => (
               <th key={gpu.id} scope="col" className="px-3 py-2 text-right font-medium whitespace-nowrap" title={gpu.name}>
@@ -60,11 +61,14 @@ export function Differences({ differing, gpus, nameOf, count }: DifferencesProps
           ))}
         </tbody>
       </table>
-      {differing.length > SHOWN_MAX && (
-        <button type="button" className="button quiet m-1" aria-expanded={isWhole} onClick={() => setIsWhole(!isWhole)}>
-          {isWhole ? "Fewer" : `All ${differing.length} differences`}
-        </button>
-      )}
+      <div className="flex flex-wrap items-center justify-between gap-2 p-1">
+        {differing.length > SHOWN_MAX && (
+          <button type="button" className="button quiet" aria-expanded={isWhole} onClick={() => setIsWhole(!isWhole)}>
+            {isWhole ? "Fewer" : `All ${differing.length} differences`}
+          </button>
+        )}
+        <SaveCsv label="GPUs compared" text={() => differencesCsv(differing, all)} />
+      </div>
     </section>
   );
 }

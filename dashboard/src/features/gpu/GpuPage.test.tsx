@@ -4,6 +4,7 @@ import { afterEach, beforeEach, describe, expect, it, vi } from "vitest";
 import type { Gpu } from "../../api/client";
 import { FakeEventSource } from "../../testing/FakeEventSource";
 import { FakePlot } from "../../testing/FakePlot";
+import { savedFiles } from "../../testing/files";
 import { anomaliesOf, finding, findingsOf, gpu, listOf, metric, mockApi, ok, trend, trendsOf, type Handler } from "../../testing/mockApi";
 import { renderAt } from "../../testing/render";
 
@@ -67,6 +68,10 @@ describe("the page of a GPU", () => {
     expect(latest.getByText("700 W")).toBeTruthy();
     expect(latest.getByText("Other columns")).toBeTruthy();
     expect(latest.getByText("Foreign thing")).toBeTruthy();
+    const files = savedFiles();
+    await userEvent.click(latest.getByRole("button", { name: "CSV" }));
+    await waitFor(() => expect(files).toHaveLength(1));
+    expect(await files[0]?.text()).toMatch(/^metric,unit,value,read_at\r\n(.*\r\n)*power_w,W,512\.25,20\S+Z\r\n/);
   });
 
   it("begins with what is wrong with it, and with the chart that shows it", async () => {
@@ -318,11 +323,6 @@ describe("marks above the charts", () => {
   });
 });
 
-describe("a recording", () => {
-  const AT = "2025-07-18T20:42:34.000Z";
-  it("says when the GPU was last seen and looks at that time", async () => {
-    const mock = mockApi({ [PATH]: detail({ state: "stale" }, AT), "/api/v1/query": history });
-    renderAt(`/gpus/${ID}`);
 it("names the GPUs of a finding about several as people know them", async () => {
   const job = finding({ id: "job_hung:a", kind: "job_hung", subject: { type: "job", id: "a", name: "train-7" }, reach: { ...finding().reach, gpus: [ID, "GPU-b", "GPU-gone"], gpu_count: 3 } });
   const mock = mockApi({ [PATH]: detail(), "/api/v1/gpus/GPU-b": ok({ gpu: gpu({ id: "GPU-b", name: "node-2 / GPU 6" }), latest: {}, labels: {}, first_seen: NOW() }), "/api/v1/query": history, "/api/v1/analysis/findings": findingsOf([job]) });
@@ -332,6 +332,11 @@ it("names the GPUs of a finding about several as people know them", async () => 
   expect(mock.asked.filter(({ path }) => path === "/api/v1/gpus/GPU-b")).toHaveLength(1);
 });
 
+describe("a recording", () => {
+  const AT = "2025-07-18T20:42:34.000Z";
+  it("says when the GPU was last seen and looks at that time", async () => {
+    const mock = mockApi({ [PATH]: detail({ state: "stale" }, AT), "/api/v1/query": history });
+    renderAt(`/gpus/${ID}`);
     const age = await screen.findByRole("note", { name: "Age of the data" });
     // As everywhere: an age, with the instant where the pointer rests.
     expect(age.textContent).toMatch(/^Last seen \d+ d ago\. Ranges end there, not now\.$/);

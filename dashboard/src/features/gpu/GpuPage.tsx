@@ -122,7 +122,7 @@ export function GpuPage({ id }: { readonly id: string }) {
             />
           )}
         </div>
-        <LatestTable rows={view.rows} latest={view.latest} />
+        <LatestTable name={gpu.name} rows={view.rows} latest={view.latest} />
       </div>
     </div>
   );

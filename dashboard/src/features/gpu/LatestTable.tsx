@@ -1,20 +1,26 @@
 import { groupTitle, type CatalogueRow } from "../../charts/panels";
 import { ABSENT, formatBits, formatValue, metricTitle } from "../../shared/format";
 import { formatClock } from "../../shared/time";
-import type { LatestValues } from "./latest";
+import { SaveCsv } from "../../parts/saveCsv";
+import { latestCsv, type LatestValues } from "./latest";
 
 interface LatestTableProps {
+  /** What the GPU is called. */
+  readonly name: string;
   readonly rows: readonly CatalogueRow[];
   readonly latest: LatestValues;
 }
 
 /** Every value that is known of the GPU with its own time, by group. */
-export function LatestTable({ rows, latest }: LatestTableProps) {
+export function LatestTable({ name, rows, latest }: LatestTableProps) {
   if (rows.length === 0) return null;
   const groups = [...new Set(rows.map((row) => row.group))];
   return (
     <section aria-label="Latest values" className="card overflow-hidden">
-      <h2 className="border-b border-line px-3.5 py-2 text-[13px] font-semibold">Latest values</h2>
+      <div className="flex items-center justify-between border-b border-line py-0.5 pr-1 pl-3.5">
+        <h2 className="text-[13px] font-semibold">Latest values</h2>
+        <SaveCsv label={`${name} latest values`} text={() => latestCsv(rows, latest)} />
+      </div>
       <table className="w-full table-fixed text-[13px]">
         <colgroup>
           <col />

@@ -2,6 +2,7 @@ import { act, screen, waitFor } from "@testing-library/react";
 import { userEvent } from "@testing-library/user-event";
 import { expect, it } from "vitest";
 import { FakePlot } from "../../testing/FakePlot";
+import { savedFiles } from "../../testing/files";
 import { gpu, listOf, metric, mockApi, ok, type Handler } from "../../testing/mockApi";
 import { renderAt } from "../../testing/render";
 
@@ -52,6 +53,10 @@ it("begins with a table of differences to the median, and folds what is alike", 
   expect(panels()).toEqual(["power_w"]);
   await userEvent.click(screen.getByRole("button", { name: "Draw them too" }));
   expect(panels()).toEqual(["power_w", "utilization_pct"]);
+  const files = savedFiles();
+  await userEvent.click(screen.getByRole("button", { name: "CSV" }));
+  await waitFor(() => expect(files).toHaveLength(1));
+  expect(await files[0]?.text()).toMatch(/^metric,unit,median,node-1 \/ GPU 0,node-1 \/ GPU 1,node-1 \/ GPU 2\r\npower_w,W,500,/);
 });
 
 it("compares their energy by the server's rule, also of GPUs without a counter, and says where it comes from", async () => {

@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { distanceOf, differencesOf, furthest } from "./differences";
+import { distanceOf, differencesCsv, differencesOf, furthest } from "./differences";
 import type { CatalogueRow } from "../../charts/panels";
 
 const row = (column: string, unit = "W"): CatalogueRow => ({ column, unit, group: "power", instrument: "gauge", help: "", bits: [], series: "basic", prometheus: { labels: {} } });
@@ -24,5 +24,11 @@ describe("where GPUs differ", () => {
   it("of many the furthest are drawn, in their order", () => {
     const { differing } = differencesOf(ROWS, sums({ power_w: [100, 500, 480] }));
     expect([furthest(["a", "b", "c"], differing, 1), furthest(["a", "b", "c"], differing, 3), furthest(["a", "b", "c"], [], 2)]).toEqual([["a"], ["a", "b", "c"], ["a", "b"]]);
+  });
+
+  it("as a file they have a column for each GPU", () => {
+    const { differing } = differencesOf(ROWS, sums({ power_w: [500, 440, 500], xid_count: [0, null, 3] }));
+    const names = ["a", "b", "c"].map((id) => ({ id, name: `node-1 / GPU ${id}` }));
+    expect(differencesCsv(differing, names)).toBe("metric,unit,median,node-1 / GPU a,node-1 / GPU b,node-1 / GPU c\r\nxid_count,,1.5,0,,3\r\npower_w,W,500,500,440,500\r\n");
   });
 });

@@ -1,4 +1,6 @@
+import type { Gpu } from "../../api/client";
 import type { CatalogueRow } from "../../charts/panels";
+import { csvOf } from "../../parts/csv";
 
 /** How the GPUs differ in one metric. */
 export interface Difference {
@@ -77,4 +79,10 @@ export function furthest(ids: readonly string[], differing: readonly Difference[
   }
   const first = new Set([...ids].sort((a, b) => (farOf.get(b) ?? 0) - (farOf.get(a) ?? 0)).slice(0, most));
   return ids.filter((id) => first.has(id));
+}
+
+/** The table as a file: a row for each metric, with a column for each GPU. */
+export function differencesCsv(differing: readonly Difference[], gpus: readonly Pick<Gpu, "id" | "name">[]): string {
+  const rows = differing.map(({ row, median, values }) => [row.column, row.unit, median, ...gpus.map(({ id }) => values.get(id) ?? null)]);
+  return csvOf(["metric", "unit", "median", ...gpus.map(({ name }) => name)], rows);
 }

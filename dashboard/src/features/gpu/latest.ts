@@ -1,6 +1,8 @@
 import type { GpuDetail } from "../../api/client";
 import type { Sample } from "../../charts/frame";
-import { parseInstant } from "../../shared/time";
+import type { CatalogueRow } from "../../charts/panels";
+import { csvOf } from "../../parts/csv";
+import { isoOf, parseInstant } from "../../shared/time";
 
 /** The newest value of a column with its own time: columns are read at different paces. */
 export interface LatestValue {
@@ -31,4 +33,14 @@ export function lastSeenOf(detail: GpuDetail | undefined, samples: readonly Samp
   const streamed = samples.at(-1)?.timestamp ?? null;
   if (said === null || streamed === null) return said ?? streamed;
   return Math.max(said, streamed);
+}
+
+/** The values as a file: a row for each metric, with its own time. */
+export function latestCsv(rows: readonly CatalogueRow[], latest: LatestValues): string {
+  const lines = rows.map(({ column, unit }) => {
+    const held = latest.get(column);
+    const value = held?.value;
+    return [column, unit, typeof value === "number" || typeof value === "string" ? value : null, isoOf(held?.at ?? null)];
+  });
+  return csvOf(["metric", "unit", "value", "read_at"], lines);
 }

@@ -1,6 +1,7 @@
 import { act, screen, waitFor, within } from "@testing-library/react";
 import { userEvent } from "@testing-library/user-event";
 import { describe, expect, it, onTestFinished, vi } from "vitest";
+import { savedFiles } from "../../testing/files";
 import { FakeIntersectionObserver } from "../../testing/FakeIntersectionObserver";
 import { finding, findingsOf, gpu, judgementsOf, listOf, metric, mockApi, ok, trend, trendsOf, type Handler } from "../../testing/mockApi";
 import { renderAt } from "../../testing/render";
@@ -61,6 +62,17 @@ describe("what is wrong now", () => {
     await userEvent.click(screen.getByRole("button", { name: "Release" }));
     expect(await screen.findByRole("button", { name: "Acknowledge" })).toBeTruthy();
     expect(asked().map(({ method, params }) => [method, params.get("finding")])[1]).toEqual(["DELETE", "xid:GPU-a"]);
+  });
+
+  it("gives all that fit the filters as a file, as of the instant", async () => {
+    const mock = mockApi({ [FINDINGS]: (params) => (params.get("limit") === "10000" ? { body: "id,kind\r\n" } : three) });
+    renderAt("/?severity=critical&at=2026-11-20T03:00:00Z");
+    const files = savedFiles();
+    await userEvent.click(await screen.findByRole("button", { name: "CSV" }));
+    await waitFor(() => expect(files).toHaveLength(1));
+    expect(await files[0]?.text()).toBe("id,kind\r\n");
+    const asked = mock.asked.find(({ path, params }) => path === FINDINGS && params.get("limit") === "10000")?.params;
+    expect(Object.fromEntries(asked ?? [])).toEqual({ severity: "critical", limit: "10000", at: "2026-11-20T03:00:00.000Z" });
   });
 
   it("lets the host or job of one be silenced until a time, says what is silenced and takes it back", async () => {

@@ -1,7 +1,7 @@
 import { useQuery } from "@tanstack/react-query";
 import { CircleCheck, CircleHelp, OctagonAlert } from "lucide-react";
 import { useMemo } from "react";
-import { ALL_FINDINGS, findingsQuery, SEVERITIES, type Finding } from "../../api/findings";
+import { ALL_FINDINGS, fetchFindingsCsv, findingsQuery, SEVERITIES, type Finding } from "../../api/findings";
 import { wholeFleetQuery } from "../../api/fleet";
 import { NOW, type NowState } from "../../parts/addresses";
 import { useAddress } from "../../shared/address";
@@ -21,6 +21,7 @@ import { NOT_COUNTED } from "../../parts/counts";
 import { SimulatedBanner } from "../../parts/gpuLook";
 import { ClearFilters, Pages, Select, useListKeys, WaitingRows } from "../../parts/list";
 import { pageOf, PAGE_SIZE } from "../../parts/pages";
+import { SaveCsv } from "../../parts/saveCsv";
 import { Coming } from "./Coming";
 import { FleetStrip } from "./FleetStrip";
 import { CARDS_MAX, GpuCards } from "./GpuCards";
@@ -98,6 +99,7 @@ export function NowPage() {
               <FindingItem key={finding.id} finding={finding} index={indices.get(finding.subject.id) ?? null} names={names} />
             ))}
           </ul>
+          {findings.length > 0 && <SaveCsv label="Findings" text={() => fetchFindingsCsv(askOf(state))} />}
           <Pages {...paging} size={PAGE_SIZE} total={findings.length} />
           {list.data.total > findings.length && (
             <p className="mt-2 text-right text-xs text-muted">

@@ -1,0 +1,12 @@
+import { vi } from "vitest";
+
+/** The files that the page gives to the person from now on. */
+export function savedFiles(): readonly Blob[] {
+  const saved: Blob[] = [];
+  vi.spyOn(URL, "createObjectURL").mockImplementation((blob) => {
+    saved.push(blob as Blob);
+    return "blob:x";
+  });
+  vi.spyOn(URL, "revokeObjectURL").mockReturnValue(undefined);
+  return saved;
+}
