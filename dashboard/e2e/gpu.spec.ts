@@ -95,9 +95,27 @@ test.describe("the page of a sick GPU", () => {
     const csv = await saved("Values (CSV)");
     expect(csv.name).toMatch(/^GPU-.*_Power-and-energy\.csv$/);
     expect(csv.content.toString()).toMatch(/^timestamp,.*\r\n.*power_w/);
+    // A picture cannot be read here: what is written on it can.
+    await page.evaluate(`{
+      const { fillText } = CanvasRenderingContext2D.prototype;
+      document.documentElement.dataset.written = "";
+      CanvasRenderingContext2D.prototype.fillText = function (text, ...place) {
+        document.documentElement.dataset.written += text + "\\n";
+        fillText.call(this, text, ...place);
+      };
+    }`);
     const png = await saved("Picture (PNG)");
     expect(png.name).toMatch(/\.png$/);
     expect(png.content.subarray(1, 4).toString()).toBe("PNG");
+    // Twice the pixels of the screen, with a margin of 12 on each side.
+    const onScreen = await power.locator(".uplot canvas").evaluate((canvas) => canvas.getBoundingClientRect().width);
+    expect(png.content.readUInt32BE(16)).toBe(2 * (Math.round(onScreen) + 24));
+    const written = (await page.locator("html").getAttribute("data-written")) ?? "";
+    const id = decodeURIComponent(new URL(page.url()).pathname.split("/").at(-1) ?? "");
+    const { gpu } = (await (await page.request.get(`${FLEET}/api/v1/gpus/${encodeURIComponent(id)}`)).json()) as { gpu: { name: string; model: string } };
+    expect(gpu.name).toMatch(/^sim-node-0001 \/ GPU \d$/);
+    // The parts of the caption are written one by one.
+    expect(written).toContain(`${gpu.name}, \n${gpu.model}, \n`);
     const copied = async (name: string) => {
       await act(name);
       await expect(power.getByText(`${name}: done`)).toBeVisible();
