@@ -1,6 +1,102 @@
-import { expect, test } from "@playwright/test";
+import { expect, test, type Page } from "@playwright/test";
 import { flaws } from "./axe";
-import { LIVE, needs } from "./servers";
+import { FLEET, judged, LIVE, madeUp, needs, RECORDED, XID } from "./servers";
+import { STOPS } from "./stops";
+
+/** What a person opens on a page: every page as it comes is looked at in `pages.spec.ts`. */
+interface Opened {
+  readonly name: string;
+  readonly server: string;
+  readonly variable: string;
+  readonly open: (page: Page) => Promise<void>;
+}
+
+const live = { server: LIVE, variable: "GPUVITALS_LIVE_URL" };
+const sick = async (page: Page) => {
+  await judged(page, LIVE);
+  await page.goto(`${LIVE}/`);
+  await expect(page.locator(XID)).toBeVisible();
+};
+
+const OPENED: readonly Opened[] = [
+  {
+    ...live,
+    name: "the keys",
+    open: async (page) => {
+      await page.goto(`${LIVE}/about`);
+      // Loaded is not yet drawn, and what is not drawn hears no keys.
+      await expect(page.locator("main dl").first()).toBeVisible();
+      await page.keyboard.press("?");
+      await expect(page.getByRole("dialog", { name: "Keyboard" })).toBeVisible();
+    },
+  },
+  {
+    ...live,
+    name: "the search, opened",
+    open: async (page) => {
+      await page.goto(`${LIVE}/about`);
+      await expect(page.locator("main dl").first()).toBeVisible();
+      await page.keyboard.press("/");
+      await expect(page.getByRole("searchbox", { name: "Search GPUs" })).toBeFocused();
+    },
+  },
+  {
+    ...live,
+    name: "a fleet of a few GPUs, each with its card",
+    open: async (page) => {
+      const metrics = { utilization_pct: 87, power_w: 512, power_limit_w: 700, temperature_c: 61, memory_used_mb: 40_960 };
+      const body = madeUp(12, (gpu) => ({ metrics, ...(gpu === 3 && { judgement: "lost", state: "stale" }) }));
+      await page.route(/\/api\/v1\/gpus\?/, (route) => route.fulfill({ contentType: "application/json", body }));
+      await page.goto(`${LIVE}/`);
+      await expect(page.getByTestId("cards").locator("[data-gpu]")).toHaveCount(12);
+    },
+  },
+  {
+    server: RECORDED,
+    variable: "GPUVITALS_URL",
+    name: "a recording as of its end",
+    open: async (page) => {
+      await page.goto(`${RECORDED}/`);
+      await expect(page.getByTestId("as-of")).toBeVisible();
+      await page.getByText("What changed").click();
+    },
+  },
+  {
+    ...live,
+    name: "an address that is not understood",
+    open: async (page) => {
+      await page.goto(`${LIVE}/gpus?at=yesterday&state=x`);
+      await expect(page.getByTestId("as-of-wrong")).toBeVisible();
+      await expect(page.getByRole("list", { name: "Not understood in the address" })).toBeVisible();
+      await expect(page.locator("[data-gpu]").first()).toBeVisible();
+    },
+  },
+  {
+    ...live,
+    name: "the form of a silence",
+    open: async (page) => {
+      await sick(page);
+      await page.locator(XID).getByRole("button", { name: "Acknowledge" }).click();
+      await page.getByRole("combobox", { name: "Until when" }).selectOption("until …");
+    },
+  },
+  {
+    server: FLEET,
+    variable: "GPUVITALS_FLEET_URL",
+    name: "why a GPU was slow, and the menu of a chart",
+    open: async (page) => {
+      await judged(page, FLEET);
+      await page.goto(`${FLEET}/gpus/sim-node-0001:gpu6?why=1`);
+      await expect(page.getByTestId("why")).toContainText(/\w/);
+      const chart = page.getByTestId("chart").first();
+      await expect(chart).not.toHaveAttribute("data-points", "0");
+      await chart.getByLabel(/^Export/).click();
+      await expect(chart.getByRole("button", { name: "Copy as curl" })).toBeVisible();
+    },
+  },
+];
+
+const PHONE = { width: 390, height: 844 };
 
 for (const colorScheme of ["light", "dark"] as const) {
   test.describe(`axe finds nothing in the ${colorScheme} theme`, () => {
@@ -8,22 +104,25 @@ for (const colorScheme of ["light", "dark"] as const) {
     // It looks at every element.
     test.slow();
 
-    test("the keys", async ({ page }) => {
-      needs(LIVE, "GPUVITALS_LIVE_URL");
-      await page.goto(`${LIVE}/about`);
-      // Loaded is not yet drawn, and what is not drawn hears no keys.
-      await expect(page.locator("main dl").first()).toBeVisible();
-      await page.keyboard.press("?");
-      await expect(page.getByRole("dialog", { name: "Keyboard" })).toBeVisible();
-      expect(await flaws(page)).toEqual([]);
-    });
+    for (const { name, server, variable, open } of OPENED) {
+      for (const [screen, size] of [["a desktop", null], ["a phone", PHONE]] as const) {
+        test(`${name}, on ${screen}`, async ({ page }) => {
+          needs(server, variable);
+          if (size !== null) await page.setViewportSize(size);
+          await open(page);
+          expect(await flaws(page)).toEqual([]);
+        });
+      }
+    }
 
-    test("a phone", async ({ page }) => {
-      needs(LIVE, "GPUVITALS_LIVE_URL");
-      await page.setViewportSize({ width: 390, height: 844 });
-      await page.goto(`${LIVE}/gpus`);
-      await expect(page.locator("li[data-gpu]").first()).toBeVisible();
-      expect(await flaws(page)).toEqual([]);
-    });
+    for (const { name, path, server, variable, ready } of STOPS) {
+      test(`${name}, on a phone`, async ({ page }) => {
+        needs(server, variable);
+        await page.setViewportSize(PHONE);
+        await page.goto(server + path);
+        await ready(page);
+        await expect.poll(() => flaws(page), { timeout: 30_000 }).toEqual([]);
+      });
+    }
   });
 }

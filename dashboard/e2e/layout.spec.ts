@@ -20,4 +20,21 @@ test.describe("what the layout is judged by", () => {
       flaws.forEach((flaw, place) => expect(found[place]).toMatch(flaw));
     });
   }
+
+  const button = (left: number, size: number, text: string) => `<button style="position: absolute; left: ${left}px; top: 50px; width: ${size}px; height: ${size}px; padding: 0; border: 0">${text}</button>`;
+  for (const [name, body, flaws] of [
+    ["small targets side by side", button(50, 16, "A") + button(68, 16, "B"), [/^<button> "A" is 16 × 16 px, too small for a finger$/, /^<button> "B" is 16 × 16 px/]],
+    ["a small target beside a large one", button(50, 16, "A") + button(68, 40, "B"), [/^<button> "A" is 16 × 16 px/]],
+    ["a small target that stands alone", button(50, 16, "A") + button(100, 16, "B"), []],
+    ["large targets side by side", button(50, 24, "A") + button(74, 24, "B"), []],
+    ["links in a line of text", `<p style="font-size: 11px">one <a href="/a">two</a> <a href="/b">three</a></p>`, []],
+  ] as const) {
+    test(`${name}, where a finger touches`, async ({ page: tab }) => {
+      await tab.setContent(page(body));
+      expect(await layoutFlaws(tab)).toEqual([]);
+      const found = await layoutFlaws(tab, { isTouched: true });
+      expect(found).toHaveLength(flaws.length);
+      flaws.forEach((flaw, place) => expect(found[place]).toMatch(flaw));
+    });
+  }
 });

@@ -2,14 +2,17 @@ import type { Page } from "@playwright/test";
 
 /**
  * What a person would see to be broken: a page that scrolls sideways, text that is cut off or runs out of its box, text on text,
- * controls on controls. Text that ends in an ellipsis, and what can be scrolled to, is meant so.
+ * controls on controls; on a screen that is touched, targets too small for a finger. Text that ends in an ellipsis, and what can be scrolled
+ * to, is meant so.
  */
-export async function layoutFlaws(page: Page): Promise<string[]> {
-  return page.evaluate(() => {
+export async function layoutFlaws(page: Page, { isTouched = false }: { readonly isTouched?: boolean } = {}): Promise<string[]> {
+  return page.evaluate((isTouched) => {
     /** Distances in px that nobody sees. */
     const SLACK = 2;
     const BOXES = ".card, .button, .badge, .key";
     const CONTROLS = "a[href], button, input, select, summary";
+    /** Px that a target has in each direction (WCAG 2.2, 2.5.8), or else around its middle for itself. */
+    const TARGET = 24;
 
     interface Box {
       left: number;
@@ -95,6 +98,32 @@ export async function layoutFlaws(page: Page): Promise<string[]> {
         }
       });
     }
+    /** A label is pressed for its field, and a card for the link that covers it. */
+    const targetOf = (element: Element): Box => {
+      const covered = getComputedStyle(element, "::after").position === "absolute" ? element.closest(".card") : null;
+      return (covered ?? element.closest("label") ?? element).getBoundingClientRect();
+    };
+    /** A link in a line of text is as high as the line. */
+    const isInText = (element: Element) =>
+      getComputedStyle(element).display === "inline" && [...(element.parentElement?.childNodes ?? [])].some((node) => node.nodeType === Node.TEXT_NODE && (node.textContent ?? "").trim() !== "");
+    const targets = [...document.querySelectorAll(CONTROLS)]
+      .filter((element) => isSeen(element) && element.closest(".sr-only") === null)
+      .map((element) => {
+        const box = targetOf(element);
+        const [width, height] = [box.right - box.left, box.bottom - box.top];
+        return { element, box, width, height, x: box.left + width / 2, y: box.top + height / 2, isSmall: Math.min(width, height) < TARGET - 0.5 };
+      });
+    for (const { element, width, height, x, y, isSmall } of isTouched ? targets : []) {
+      if (!isSmall || width <= 1 || height <= 1 || isInText(element)) continue;
+      // One that stands alone may be small.
+      const isNear = targets.some(({ element: other, box, x: otherX, y: otherY, isSmall: isOtherSmall }) => {
+        if (other === element || other.contains(element) || element.contains(other)) return false;
+        const distance = Math.hypot(Math.max(box.left - x, x - box.right, 0), Math.max(box.top - y, y - box.bottom, 0));
+        return distance < TARGET / 2 || (isOtherSmall && Math.hypot(otherX - x, otherY - y) < TARGET);
+      });
+      const name = short(element.getAttribute("aria-label") ?? element.textContent);
+      if (isNear) flaws.push(`<${element.tagName.toLowerCase()}> ${name} is ${Math.round(width)} × ${Math.round(height)} px, too small for a finger`);
+    }
     return [...new Set(flaws)];
-  });
+  }, isTouched);
 }
