@@ -6,7 +6,7 @@ import { renderAt } from "../testing/render";
 
 const here = () => window.location.pathname + window.location.search;
 
-it.each(["/", "/hosts", "/statistics", "/gpus/GPU-a", "/nowhere"])("from %s a name leads to the GPUs that have it", async (path) => {
+it.each(["/", "/queue", "/statistics", "/gpus/GPU-a", "/nowhere"])("from %s a name leads to the GPUs that have it", async (path) => {
   const mock = mockApi({ "/api/v1/gpus": listOf([gpu()]) });
   renderAt(path);
   await userEvent.keyboard("/");
@@ -22,7 +22,7 @@ it.each(["/", "/hosts", "/statistics", "/gpus/GPU-a", "/nowhere"])("from %s a na
 
 it("where there is no room a button opens the field, and what is searched for is always seen", async () => {
   mockApi({ "/api/v1/gpus": listOf([gpu()]) });
-  renderAt("/hosts");
+  renderAt("/about");
   const box = () => screen.getByRole("search", { name: "Of all GPUs" });
   const button = screen.getByRole("button", { name: "Search" });
   expect([button.getAttribute("aria-expanded"), box().classList.contains("hidden")]).toEqual(["false", true]);

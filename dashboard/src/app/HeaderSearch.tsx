@@ -36,7 +36,7 @@ export function HeaderSearch() {
         <SearchField
           key={isThere ? "there" : "elsewhere"}
           label="Search GPUs"
-          placeholder="Node / GPU 6, id, host, job"
+          placeholder="GPU, host, job, id"
           searched={searched}
           onChange={(text) => isThere && change({ search: text })}
           onEnter={lead}

@@ -1,4 +1,4 @@
-import { vi } from "vitest";
+import { onTestFinished, vi } from "vitest";
 
 /** The files that the page gives to the person from now on. */
 export function savedFiles(): readonly Blob[] {
@@ -8,5 +8,8 @@ export function savedFiles(): readonly Blob[] {
     return "blob:x";
   });
   vi.spyOn(URL, "revokeObjectURL").mockReturnValue(undefined);
+  // The test's browser would go to the file as to a page.
+  const click = vi.spyOn(HTMLAnchorElement.prototype, "click").mockReturnValue(undefined);
+  onTestFinished(() => click.mockRestore());
   return saved;
 }

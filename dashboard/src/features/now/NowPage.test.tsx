@@ -129,7 +129,7 @@ describe("what is wrong now", () => {
     renderAt("/");
     expect(await screen.findByText("All is well")).toBeTruthy();
     expect(screen.getByRole("link", { name: "1 idle" })).toBeTruthy();
-    expect(screen.queryByRole("search")).toBeNull();
+    expect(screen.queryByRole("search", { name: "Filters of the findings" })).toBeNull();
   });
 
   it.each([
