@@ -222,8 +222,10 @@ fn seconds() -> impl Strategy<Value = i64> {
 }
 
 fn row_questions() -> impl Strategy<Value = RowsQuery> {
-    let tables = vec![Table::GpuEvents, Table::GpuEvents, Table::GpuDetails, Table::SystemEvents];
-    let columns = ["power_w", "memory_used_mb", "strange", "note", "value", "memory_mb", "nobody_has_this"];
+    let tables =
+        vec![Table::GpuEvents, Table::GpuEvents, Table::GpuDetails, Table::SystemEvents, Table::GpuUsage];
+    let columns =
+        ["held_ns", "power_w", "memory_used_mb", "strange", "note", "value", "memory_mb", "nobody_has_this"];
     let metrics = prop::option::of(prop::sample::subsequence(columns.to_vec(), 0..=columns.len()));
     let range = (prop::option::of(seconds()), prop::option::of(0..65_i64));
     let page = (0..70_usize, 0..40_usize, any::<[bool; 2]>());

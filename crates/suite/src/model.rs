@@ -40,9 +40,15 @@ impl Model {
         for batch in batches(rows) {
             let table = batch.table();
             let of_table = self.tables.entry(table).or_default();
-            let keys = rows.iter().flat_map(|row| row.keys().map(|(of, key)| (of, (key, row.time_ns))));
+            let keys = rows.iter().flat_map(TestRow::keys);
             for (at, (_, key)) in keys.filter(|(of, _)| *of == table).enumerate() {
-                of_table.entry(key).or_default().extend(cells(&batch, at));
+                let (row, later) = (of_table.entry(key).or_default(), cells(&batch, at));
+                match table.version() {
+                    None => row.extend(later),
+                    // All instants have the same number of digits.
+                    Some(version) if row.get(version.name) > later.get(version.name) => {}
+                    Some(_) => *row = later,
+                }
             }
         }
     }

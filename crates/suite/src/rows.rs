@@ -2,20 +2,24 @@
 
 use std::collections::BTreeMap;
 
-use arrow_array::Array;
 use arrow_array::cast::AsArray;
-use arrow_array::types::Float64Type;
-use gpuvitals_core::batch::{Value, text_at};
+use gpuvitals_core::batch::{Value, numbers, text_at};
 use gpuvitals_core::history::Rows;
+use gpuvitals_core::time::HOUR_NS;
+use gpuvitals_core::usage::NOBODY;
 use gpuvitals_core::{Batch, BatchBuilder, Identity, IdentityColumn, MetricId, Origin, Table};
 
 /// 2026-11-20 09:59:40: rows of the first minute fall on both sides of an hour.
 pub const BASE_NS: i64 = 1_795_168_780_000_000_000;
 
+/// When the process began that adds up.
+const RUN_NS: i64 = 7;
+
 /// Columns of a row that have a value, spelt.
 pub type Cells = BTreeMap<String, String>;
 
-/// A row of `gpu_events`. With a clock there is a row of `gpu_details` too, and with a node and memory one of `system_events`.
+/// A row of `gpu_events`. With a clock there is a row of `gpu_details` too, with a node and memory one of `system_events`, and with an XID one
+/// of `gpu_usage`, as of its time.
 #[derive(Debug, Clone, Default)]
 pub struct TestRow {
     /// Number of its GPU, whose key is `GPU-0`, or `GPU-0:p1` with a partition.
@@ -67,13 +71,24 @@ impl TestRow {
         self.has_node.then(|| format!("node-{}", self.gpu % 2))
     }
 
-    /// Keys of its rows beside the time, by table.
-    pub(crate) fn keys(&self) -> impl Iterator<Item = (Table, String)> {
+    /// Keys and times of its rows, by table.
+    pub(crate) fn keys(&self) -> impl Iterator<Item = (Table, (String, i64))> {
         let instance = |clock: i16| format!("{}\0gpu_clock_mhz\0{}", self.key(), clock % 3);
         let details = self.clock.map(|clock| (Table::GpuDetails, instance(clock)));
         let system = self.node().filter(|_| self.memory.is_some());
         let system = system.map(|node| (Table::SystemEvents, node));
-        [(Table::GpuEvents, self.key())].into_iter().chain(details).chain(system)
+        let of_its_time = [(Table::GpuEvents, self.key())].into_iter().chain(details).chain(system);
+        let used = self.xid.map(|_| format!("{}\0{}\0exclusive\0{RUN_NS:020}", self.key(), self.holder()));
+        let used = used.map(|key| (Table::GpuUsage, (key, self.hour_ns())));
+        of_its_time.map(|(table, key)| (table, (key, self.time_ns))).chain(used)
+    }
+
+    fn hour_ns(&self) -> i64 {
+        self.time_ns - self.time_ns.rem_euclid(HOUR_NS)
+    }
+
+    fn holder(&self) -> String {
+        self.pod.map_or_else(|| NOBODY.to_owned(), |pod| format!("pod:/pod-{pod}/"))
     }
 
     fn identity(&self) -> Identity {
@@ -129,7 +144,22 @@ pub fn batch(rows: &[TestRow]) -> Batch {
 pub(crate) fn batches(rows: &[TestRow]) -> Vec<Batch> {
     let mut details = BatchBuilder::new(Table::GpuDetails);
     let mut system = BatchBuilder::new(Table::SystemEvents);
+    let mut usage = BatchBuilder::new(Table::GpuUsage);
     for row in rows {
+        if let Some(xid) = row.xid {
+            let identity = usage.intern(&row.identity());
+            let to = usage.row(row.hour_ns(), identity);
+            usage.set_extra_text(to, "holder", &row.holder()).unwrap();
+            usage.set_extra_text(to, "share", "exclusive").unwrap();
+            for (name, number) in [("run", RUN_NS), ("as_of_ns", row.time_ns), ("held_ns", xid.into())] {
+                usage.set_extra(to, name, Value::Int(number)).unwrap();
+            }
+            if let Some(power) = row.power {
+                usage
+                    .set_extra(to, "power_max_w", Value::Float(f64::from(power.unsigned_abs()) / 8.0))
+                    .unwrap();
+            }
+        }
         if let Some(clock) = row.clock {
             let identity = details.intern(&row.identity());
             let to = details.row(row.time_ns, identity);
@@ -145,7 +175,8 @@ pub(crate) fn batches(rows: &[TestRow]) -> Vec<Batch> {
             system.set(to, MetricId::of("memory_mb"), Value::Int(memory.into())).unwrap();
         }
     }
-    let others = [details, system].into_iter().filter_map(|mut other| other.finish(Origin::default(), 0));
+    let others =
+        [details, system, usage].into_iter().filter_map(|mut other| other.finish(Origin::default(), 0));
     std::iter::once(batch(rows)).chain(others).collect()
 }
 
@@ -170,8 +201,7 @@ pub(crate) fn cells(batch: &Batch, row: usize) -> Cells {
         let text = if let Some(texts) = array.as_dictionary_opt() {
             text_at(texts, row).map(str::to_owned)
         } else {
-            let numbers = array.as_primitive::<Float64Type>();
-            numbers.is_valid(row).then(|| numbers.value(row).to_string())
+            numbers(array).and_then(|numbers| numbers.value(row)).map(|number| number.as_f64().to_string())
         };
         cells.extend(text.map(|text| (name.to_owned(), text)));
     }
