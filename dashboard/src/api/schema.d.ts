@@ -2505,7 +2505,7 @@ export interface components {
         SpreadEntry: {
             /**
              * Format: double
-             * @description Median.
+             * @description The median, in the unit of the values.
              */
             median: number;
             /**
