@@ -12,10 +12,20 @@ use gpuvitals_core::identity::INDEX_COLUMN;
 use gpuvitals_core::{Identity, IdentityColumn, IdentityError};
 use serde_json::Value as Json;
 
+use super::cell::{ExtraCell, MessageField};
 use super::model;
 use super::part::Whose;
 use super::plan::Plan;
-use super::subject::SubjectDraft;
+
+/// Whom a record is of, as it is read.
+#[derive(Debug, Default)]
+pub(super) struct SubjectDraft {
+    pub(super) identity: Identity,
+    /// The other identity of the rows.
+    pub(super) extras: Vec<ExtraCell>,
+    /// What identifies it, as in the file.
+    pub(super) fields: Vec<MessageField>,
+}
 
 /// Completes the identity of a draft. `gpu` is the GPU's name in the row; what the row does not say is added to the
 /// fields of its message.

@@ -12,7 +12,6 @@ use super::decimal::Decimals;
 use super::error::CsvError;
 use super::hints::Hints;
 use super::sample::Sample;
-use super::series::GpuSaid;
 use super::times::Times;
 use crate::timeline::Replay;
 
@@ -154,6 +153,15 @@ pub(super) fn settled(
 /// Whether the header is one name that looks like several.
 fn is_unparted(names: &[String]) -> bool {
     matches!(names, [one] if one.trim().contains(['|', ' ', ':']))
+}
+
+/// What says of which GPU a value of the long form is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum GpuSaid {
+    /// A column or a label; a GPU in the name of the metric does not count.
+    ByRecord,
+    /// The name of the metric, if it has a GPU.
+    ByName,
 }
 
 impl Plan {

@@ -8,8 +8,9 @@ use gpuvitals_core::batch::is_unknown;
 use gpuvitals_core::foreign::{self, Meaning, Topic};
 
 use super::cell::Scale;
+use super::labels;
 use super::part::Whose;
-use super::{labels, plan::Plan};
+use super::plan::{GpuSaid, Plan};
 
 /// What a name is.
 #[derive(Debug, Clone)]
@@ -33,15 +34,6 @@ pub(super) enum SeriesMeaning {
     },
     /// Kept under this name.
     Extra(Arc<str>),
-}
-
-/// What says of which GPU a value of the long form is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum GpuSaid {
-    /// A column or a label; a GPU in the name of the metric does not count.
-    ByRecord,
-    /// The name of the metric, if it has a GPU.
-    ByName,
 }
 
 /// What a name of the long form is.

@@ -11,6 +11,7 @@ use gpuvitals_core::{Identity, IdentityColumn, IdentityError};
 use memchr::memmem;
 
 use super::cell::{ExtraCell, MessageField, plain_number};
+use super::owner::SubjectDraft;
 use super::part::Whose;
 use super::plan::{CsvForm, Plan, Role};
 use super::split::Splitter;
@@ -173,16 +174,6 @@ impl Subjects {
         self.remembered_len += size_of::<Subject>();
         Some(self.all.len() - 1)
     }
-}
-
-/// Whom a record is of, as it is read.
-#[derive(Debug, Default)]
-pub(super) struct SubjectDraft {
-    pub(super) identity: Identity,
-    /// The other identity of the rows ([`Subject::extras`]).
-    extras: Vec<ExtraCell>,
-    /// What identifies it, as in the file ([`Subject::fields`]).
-    pub(super) fields: Vec<MessageField>,
 }
 
 fn subject(plan: &Plan, record: &Splitter, whose: &Whose) -> Result<Subject, Refusal> {

@@ -9,9 +9,9 @@ use gpuvitals_core::foreign::{self, ForeignColumn, Meaning, Topic};
 use super::{Draft, Evidence, Fit, Sense, shortened};
 use crate::csv::labels;
 use crate::csv::part::Whose;
-use crate::csv::plan::{Column, Plan, Role};
+use crate::csv::plan::{Column, GpuSaid, Plan, Role};
 use crate::csv::sample::Sample;
-use crate::csv::series::{GpuSaid, Series, SeriesMeaning};
+use crate::csv::series::{Series, SeriesMeaning};
 
 /// `inspect` lists at most so many metrics of a long form.
 const SERIES_MAX: usize = 400;
