@@ -17,7 +17,7 @@ use crate::batch::{MetricColumn, RowKeys, Value};
 use crate::energy::EnergySource;
 use crate::integral::seconds;
 use crate::throttle::Residency;
-use crate::time::HOUR_NS;
+use crate::time::{DAY_NS, HOUR_NS};
 use crate::{Batch, BatchBuilder, Identity, IdentityColumn, MetricId, Origin, Table};
 
 /// The holder of the time in which nobody has the GPU.
@@ -27,6 +27,8 @@ pub const UNOBSERVED: &str = "unobserved";
 
 /// Time between two rows about one holder, as the samples count it.
 const TOLD_EVERY_NS: u64 = 10_000_000_000;
+/// Longest time without rows that is told. A longer one is none: a clock was set, such as one that began in 1970.
+const UNOBSERVED_MAX_NS: i64 = 31 * DAY_NS;
 /// The columns that say who has a GPU.
 const HOLDING: [IdentityColumn; 4] =
     [IdentityColumn::Namespace, IdentityColumn::Pod, IdentityColumn::Container, IdentityColumn::Job];
@@ -254,6 +256,9 @@ impl Account {
 
     /// Notes a time without rows, hour by hour.
     fn note_gap(&mut self, (mut from_ns, until_ns): (i64, i64)) {
+        if until_ns.saturating_sub(from_ns) > UNOBSERVED_MAX_NS {
+            return;
+        }
         while from_ns < until_ns {
             let hour_ns = hour_of(from_ns);
             let end_ns = hour_ns.saturating_add(HOUR_NS).min(until_ns);

@@ -210,3 +210,15 @@ fn what_nobody_has_and_what_nobody_saw_are_rows_too() {
     let joules: f64 = kept.values().map(|sums| sums[3] / 1e3).sum();
     assert!((joules - 11_900.0).abs() < 1.0, "no energy is added over a gap: {joules}");
 }
+
+#[test]
+fn a_clock_that_was_set_forward_by_months_has_no_hours_that_nobody_saw() {
+    let sample = |apart_s| Sample { apart_s, pod: None, watts: Some(100.0), percent: 0.0 };
+    let mut samples: Vec<Sample> = (0..60).map(|_| sample(1)).collect();
+    samples.push(sample(40 * 86_400));
+    samples.extend((0..60).map(|_| sample(1)));
+    let kept = kept(&told(&batches(&samples, 7)));
+    let seconds: Vec<(&str, f64)> =
+        kept.iter().map(|((holder, ..), sums)| (holder.as_str(), sums[0] / 1e9)).collect();
+    assert_eq!(seconds, [("nobody", 59.0), ("nobody", 60.0)]);
+}
