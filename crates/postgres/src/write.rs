@@ -1,7 +1,8 @@
 //! Rows that are accepted together, as one transaction.
 //!
 //! Most rows are new. So they are copied straight into their table; if one of them is there already, all are merged instead, and
-//! so are those of the next transactions: repeats come together.
+//! so are those of the next transactions: repeats come together. Rows of a table with a version come again and again: they are
+//! always merged, and hold up no others.
 
 use bytes::Bytes;
 use futures_util::{SinkExt, TryFutureExt};
@@ -60,37 +61,57 @@ pub(crate) async fn write(
 /// The rows of a table, and the numbers of their subjects and identities.
 type Prepared = (Gathered, Vec<i32>, Vec<i32>);
 
-/// Copies rows to where they stay.
+/// Copies rows to where they stay; those of a table with a version are merged.
 ///
 /// # Errors
-/// [`SqlState::UNIQUE_VIOLATION`] if one of them is there already; then none was copied.
+/// [`SqlState::UNIQUE_VIOLATION`] if one that is copied is there already; then none was taken.
 async fn copy(lease: &mut Lease<'_>, tables: &[Prepared]) -> Result<(), PostgresError> {
+    let mut staged = lease.staged().clone();
     let transaction = begin(lease).await?;
-    for (gathered, subjects, identities) in tables {
-        copy_into(&transaction, gathered.table().name(), gathered.copy(subjects, identities)).await?;
+    for prepared in tables {
+        let (gathered, subjects, identities) = prepared;
+        let table = gathered.table();
+        if table.version().is_some() {
+            merge_table(&transaction, &mut staged, prepared).await?;
+        } else {
+            copy_into(&transaction, table.name(), gathered.copy(subjects, identities)).await?;
+        }
     }
-    transaction.commit().await.map_err(PostgresError::statement("commit rows"))
+    transaction.commit().await.map_err(PostgresError::statement("commit rows"))?;
+    *lease.staged() = staged;
+    Ok(())
 }
 
-/// Copies rows into temporary tables, and merges them with those that are there. Returns those of these that differ.
+/// Merges rows with those that are there. Returns those of these that differ.
 async fn merge(lease: &mut Lease<'_>, tables: &[Prepared]) -> Result<Overwritten, PostgresError> {
     let mut overwritten = Overwritten::default();
     let mut staged = lease.staged().clone();
     let transaction = begin(lease).await?;
-    for (gathered, subjects, identities) in tables {
-        let table = gathered.table();
-        if !staged.contains(&table) {
-            stage(&transaction, table).await?;
-            staged.push(table);
-        }
-        let copied = gathered.copy(subjects, identities);
-        let names = copied.names.clone();
-        copy_into(&transaction, &format!("stage_{table}"), copied).await?;
-        overwritten.add(contradicted(&transaction, table, &names, gathered.span()).await?);
-        take_over(&transaction, table, &names).await?;
+    for prepared in tables {
+        overwritten.add(merge_table(&transaction, &mut staged, prepared).await?);
     }
     transaction.commit().await.map_err(PostgresError::statement("commit rows"))?;
     *lease.staged() = staged;
+    Ok(overwritten)
+}
+
+/// Copies rows into their temporary twin, which is made unless it is among `staged`, and merges them with those that are there.
+/// Returns those of these that differ.
+async fn merge_table(
+    transaction: &Transaction<'_>,
+    staged: &mut Vec<Table>,
+    (gathered, subjects, identities): &Prepared,
+) -> Result<Overwritten, PostgresError> {
+    let table = gathered.table();
+    if !staged.contains(&table) {
+        stage(transaction, table).await?;
+        staged.push(table);
+    }
+    let copied = gathered.copy(subjects, identities);
+    let names = copied.names.clone();
+    copy_into(transaction, &format!("stage_{table}"), copied).await?;
+    let overwritten = contradicted(transaction, table, &names, gathered.span()).await?;
+    take_over(transaction, table, &names).await?;
     Ok(overwritten)
 }
 
