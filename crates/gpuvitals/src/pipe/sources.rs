@@ -128,7 +128,9 @@ impl<S: Source> Source for Sampled<S> {
         if self.ready.is_empty() {
             match self.source.poll(now_ns)? {
                 Poll::Ready(batch) => self.ready.extend(self.outgoing.take(batch)),
-                other => return Ok(other),
+                // What is told once is no news at the next poll.
+                Poll::End => return Ok(self.outgoing.finish().map_or(Poll::End, Poll::Ready)),
+                other @ Poll::NotBefore(_) => return Ok(other),
             }
         }
         // A batch may hold nothing that is news.
