@@ -27,6 +27,10 @@ pub const UNOBSERVED: &str = "unobserved";
 
 /// Time between two rows about one holder, as the samples count it.
 const TOLD_EVERY_NS: u64 = 10_000_000_000;
+/// A GPU without a sample for so long is gone: what waits for its next ones is added up.
+const GONE_NS: u64 = 3_600_000_000_000;
+/// A sample that is further behind the one before it: the clock was set back. The GPU's sums begin anew, as another run.
+const BEHIND_NS: i64 = 10_000_000_000;
 /// Longest time without rows that is told. A longer one is none: a clock was set, such as one that began in 1970.
 const UNOBSERVED_MAX_NS: i64 = 31 * DAY_NS;
 /// The columns that say who has a GPU.
@@ -46,6 +50,8 @@ pub trait Sharing: fmt::Debug + Send + Sync {
 #[derive(Debug, Default)]
 pub struct Ledger {
     accounts: HashMap<Arc<str>, Account, RandomState>,
+    /// Those to which nothing is added any more, until they are told.
+    ended: Vec<Account>,
     origin: Origin,
     /// Batches of rows so far.
     told: u64,
@@ -64,6 +70,10 @@ struct Account {
     counted: Residency,
     /// The GPU, without a holder.
     gpu: Arc<Identity>,
+    /// How often its sums have begun anew.
+    run: i64,
+    /// Time of its last sample.
+    last_ns: i64,
     /// Who had it in the last row.
     last: Option<Holders>,
     slots: Vec<Slot>,
@@ -131,7 +141,11 @@ impl Ledger {
                 _ => holders_of(Arc::new(batch.identity(row)), sharing),
             };
             let account = self.accounts.entry(Arc::clone(key));
-            let account = account.or_insert_with(|| Account::of(&batch.identity(row)));
+            let account = account.or_insert_with(|| Account::of(&batch.identity(row), 0));
+            if account.is_far_behind(time_ns) {
+                let anew = Account::of(&batch.identity(row), account.run + 1);
+                self.ended.push(std::mem::replace(account, anew));
+            }
             self.has_changed |= account.add(&columns, row, time_ns, &holders);
             self.last_ns = time_ns;
             before = Some((id, codes, holders));
@@ -147,11 +161,7 @@ impl Ledger {
 
     /// The last rows: no sample comes any more.
     pub fn finish(&mut self) -> Option<Batch> {
-        for account in self.accounts.values_mut() {
-            for gap in account.fold.end() {
-                account.note_gap(gap);
-            }
-        }
+        self.ended.extend(self.accounts.drain().map(|(_, account)| account));
         self.news()
     }
 
@@ -159,14 +169,23 @@ impl Ledger {
     fn news(&mut self) -> Option<Batch> {
         (self.told_ns, self.has_changed) = (self.last_ns, false);
         let mut builder = BatchBuilder::new(Table::GpuUsage);
-        for account in self.accounts.values_mut() {
+        let started_ns = self.origin.started_ns;
+        let gone = |account: &Account| account.last_ns.abs_diff(self.last_ns) > GONE_NS;
+        self.ended.extend(self.accounts.extract_if(|_, account| gone(account)).map(|(_, account)| account));
+        for account in &mut self.ended {
+            for gap in account.fold.end() {
+                account.note_gap(gap);
+            }
+        }
+        for account in self.accounts.values_mut().chain(&mut self.ended) {
             let Some(as_of_ns) = account.fold.last_ns() else { continue };
             let source = account.fold.source().map(EnergySource::name);
             for line in account.lines().into_iter().filter(|line| line.is_news) {
-                line.write(&mut builder, self.origin.started_ns, as_of_ns, source);
+                line.write(&mut builder, started_ns.saturating_add(account.run), as_of_ns, source);
             }
             account.settle(as_of_ns);
         }
+        self.ended.clear();
         self.told += 1;
         builder.finish(self.origin.clone(), self.told)
     }
@@ -215,7 +234,7 @@ impl Peaks {
 }
 
 impl Account {
-    fn of(identity: &Identity) -> Self {
+    fn of(identity: &Identity, run: i64) -> Self {
         let mut gpu = identity.clone();
         for column in HOLDING {
             // No text is always taken.
@@ -225,6 +244,8 @@ impl Account {
             fold: UseFold::default(),
             counted: Residency::default(),
             gpu: Arc::new(gpu),
+            run,
+            last_ns: i64::MIN,
             last: None,
             slots: Vec::new(),
             next: 0,
@@ -232,8 +253,13 @@ impl Account {
         }
     }
 
+    fn is_far_behind(&self, time_ns: i64) -> bool {
+        time_ns < self.last_ns.saturating_sub(BEHIND_NS)
+    }
+
     /// Adds a row; whether the GPU has changed hands by it.
     fn add(&mut self, columns: &Columns<'_>, row: usize, time_ns: i64, holders: &Holders) -> bool {
+        self.last_ns = time_ns;
         let hour_ns = hour_of(time_ns);
         let at = self.slots.iter().rposition(|slot| slot.hour_ns == hour_ns && slot.holders == *holders);
         let at = at.unwrap_or_else(|| {

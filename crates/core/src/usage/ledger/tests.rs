@@ -222,3 +222,53 @@ fn a_clock_that_was_set_forward_by_months_has_no_hours_that_nobody_saw() {
         kept.iter().map(|((holder, ..), sums)| (holder.as_str(), sums[0] / 1e9)).collect();
     assert_eq!(seconds, [("nobody", 59.0), ("nobody", 60.0)]);
 }
+
+#[test]
+fn after_the_clock_was_set_back_the_sums_go_on_as_another_run() {
+    let sample = |apart_s| Sample { apart_s, pod: None, watts: Some(100.0), percent: 0.0 };
+    let mut samples: Vec<Sample> = (0..60).map(|_| sample(1)).collect();
+    // To where it was half a minute earlier.
+    samples.push(sample(-30));
+    samples.extend((0..60).map(|_| sample(1)));
+    let told = told(&batches(&samples, 7));
+    let runs: std::collections::BTreeMap<String, f64> = told
+        .iter()
+        .flat_map(|batch| (0..batch.rows()).map(move |row| (batch, row)))
+        .map(|(batch, row)| {
+            let number = |name| batch.records().column_by_name(name).and_then(numbers).unwrap().value(row);
+            (number("run").unwrap().to_json().to_string(), number("held_ns").unwrap().as_f64() / 1e9)
+        })
+        .collect();
+    // The last row of each run.
+    assert_eq!(format!("{runs:?}"), r#"{"7": 59.0, "8": 60.0}"#);
+}
+
+#[test]
+fn a_gpu_that_is_gone_for_an_hour_is_told_to_its_last_sample_and_forgotten() {
+    let rows = |name: &str, from_s: i64, count: i64| {
+        let mut builder = BatchBuilder::new(Table::GpuEvents);
+        for second in from_s..from_s + count {
+            let identity = builder.intern(&Identity::default().with(IdentityColumn::Uuid, name).unwrap());
+            let row = builder.row(BASE_NS + second * SECOND_NS, identity);
+            builder.set(row, MetricId::of("power_w"), Value::Float(100.0)).unwrap();
+        }
+        builder.finish(Origin { node: Arc::from("node-1"), started_ns: 7 }, 1).unwrap()
+    };
+    let mut ledger = Ledger::default();
+    let mut told = Vec::new();
+    for batch in [rows("GPU-1", 0, 60), rows("GPU-2", 0, 60), rows("GPU-2", 3_700, 60)] {
+        ledger.add(&batch, &ALONE);
+        told.extend(ledger.due());
+    }
+    let of_one: Vec<Batch> = told
+        .iter()
+        .filter_map(|batch| {
+            let keep: Vec<bool> =
+                (0..batch.rows()).map(|row| batch.identity(row).uuid() == Some("GPU-1")).collect();
+            batch.filter(&keep)
+        })
+        .collect();
+    let held: Vec<f64> = kept(&of_one).values().map(|sums| sums[0] / 1e9).collect();
+    assert_eq!(format!("{held:?}"), "[59.0]");
+    assert_eq!(ledger.accounts.len(), 1);
+}
