@@ -34,9 +34,13 @@ export function usePlace(): Place {
 /** The parameter that all addresses share and that stays when the page moves: as of when the fleet is shown. */
 export const AS_OF = "at";
 
+function kept(): string | null {
+  return new URLSearchParams(window.location.search).get(AS_OF);
+}
+
 /** A path with what stays of the address. */
 function keeping(path: string): string {
-  const said = new URLSearchParams(window.location.search).get(AS_OF);
+  const said = kept();
   if (said === null) return path;
   const [pathname = "", search = ""] = path.split("?");
   const params = new URLSearchParams(search);
@@ -61,6 +65,8 @@ type LinkProps = Omit<AnchorHTMLAttributes<HTMLAnchorElement>, "href"> & { to: s
 
 /** An ordinary link that does not reload the page; modified clicks stay the browser's. */
 export function Link({ to, onClick, ...rest }: LinkProps) {
+  // A row that says the same as of another instant is not drawn again; where its links lead is another place all the same.
+  useSyncExternalStore(subscribe, kept);
   const follow = (event: MouseEvent<HTMLAnchorElement>) => {
     onClick?.(event);
     const modified = event.metaKey || event.ctrlKey || event.shiftKey || event.altKey;

@@ -1,6 +1,7 @@
 import { act, screen, waitFor, within } from "@testing-library/react";
 import { userEvent } from "@testing-library/user-event";
 import { describe, expect, it } from "vitest";
+import { chooseInstant } from "../../shared/instant";
 import { gpu, judgementsOf, listOf, mockApi, ok } from "../../testing/mockApi";
 import { renderAt } from "../../testing/render";
 
@@ -47,6 +48,15 @@ describe("the list of GPUs", () => {
     const other = screen.getByRole("link", { name: /Second/ }).closest("tr");
     expect(other?.textContent).toContain("–");
     expect(other?.textContent).not.toMatch(/0%|0 W/);
+  });
+
+  it("leads from a row to the chosen instant, also where the row says the same", async () => {
+    mockApi({ "/api/v1/gpus": two });
+    renderAt("/gpus");
+    const link = await screen.findByRole("link", { name: /First/ });
+    act(() => chooseInstant(Date.parse("2026-11-20T12:00:00Z")));
+    await waitFor(() => expect(link.getAttribute("href")).toBe("/gpus/GPU-a?at=2026-11-20T12%3A00%3A00Z"));
+    expect(link.isConnected).toBe(true);
   });
 
   it("asks for the sick first unless told otherwise, and says why a GPU is unhealthy", async () => {
