@@ -3,7 +3,7 @@ import { useRef, type ReactNode } from "react";
 import { useIsSeen } from "../charts/seen";
 import { ABSENT, formatValue, shareOf } from "../shared/format";
 import { formatAge, formatInstant, formatSpan, usePresent } from "../shared/time";
-import { zoneName } from "../shared/zone";
+import { useZone } from "../shared/zone";
 import { inSentenceCase } from "./findings/words";
 import type { Judgement, Verdict } from "../api/judgement";
 
@@ -136,8 +136,10 @@ function Ago({ at, isSeen }: { readonly at: number | null; readonly isSeen: bool
 export function LastSeen({ at }: { readonly at: number | null }) {
   const place = useRef<HTMLSpanElement>(null);
   const isSeen = useIsSeen(place);
+  // A row that says the same is not drawn again for another zone.
+  const zone = useZone();
   return (
-    <span ref={place} title={at === null ? "never seen" : `${formatInstant(at, 0)} ${zoneName()}`}>
+    <span ref={place} title={at === null ? "never seen" : `${formatInstant(at, 0)} ${zone}`}>
       <Ago at={at} isSeen={isSeen} />
     </span>
   );

@@ -3,6 +3,7 @@ import { act, render, screen } from "@testing-library/react";
 import { Profiler } from "react";
 import { afterEach, expect, it, vi } from "vitest";
 import { makeQueryClient } from "../../app/queryClient";
+import { nextZone } from "../../shared/zone";
 import { FakeIntersectionObserver } from "../../testing/FakeIntersectionObserver";
 import { finding, mockApi } from "../../testing/mockApi";
 import { FindingItem } from "./FindingItem";
@@ -36,4 +37,27 @@ it("is drawn again when its words change, not with each second", () => {
   act(() => void vi.advanceTimersByTime(20_000));
   expect(screen.getByText(/^for/).textContent).toBe("for 11 min");
   expect(commits).toBe(drawn + 1);
+});
+
+it("says its times in the zone that is chosen", () => {
+  const before = process.env.TZ;
+  process.env.TZ = "Asia/Tokyo";
+  try {
+    mockApi({ "/api/v1/metrics": "never" });
+    const silenced = { type: "finding", id: "xid:GPU-a", note: "", at: "2026-11-20T11:55:00Z", until: "2026-11-20T20:00:00Z" } as const;
+    const one = finding({ since: "2026-11-20T11:50:00Z", silenced });
+    render(
+      <QueryClientProvider client={makeQueryClient()}>
+        <ul>
+          <FindingItem finding={one} index={6} />
+        </ul>
+      </QueryClientProvider>,
+    );
+    expect(screen.getByText(/^Acknowledged/).textContent).toContain("05:00:00");
+    act(nextZone);
+    expect(screen.getByText(/^Acknowledged/).textContent).toContain("20:00:00");
+    expect(screen.getByTitle(/11:50:00 \(2026/)).toBeTruthy();
+  } finally {
+    process.env.TZ = before;
+  }
 });

@@ -4,6 +4,7 @@ import type { Metric } from "../../api/client";
 import type { Evidence, Finding } from "../../api/findings";
 import { Link } from "../../shared/location";
 import { formatInstant, MINUTE, parseInstant, useNow } from "../../shared/time";
+import { useZone } from "../../shared/zone";
 import { CopyButton } from "../copy";
 import { SimulatedBadge, SpanSince } from "../gpuLook";
 import { FindingChart } from "./FindingChart";
@@ -28,6 +29,8 @@ const NO_NAMES: ReadonlyMap<string, string> = new Map();
 /** What is wrong, since when, why the program thinks so, whom it concerns and what to do. Drawn again when it is another, and for its links and its picture each minute. */
 export const FindingItem = memo(function FindingItem({ finding, index, isHere = false, names = NO_NAMES }: FindingItemProps) {
   const now = useNow(MINUTE);
+  // Its times are those of the zone.
+  useZone();
   const since = parseInstant(finding.since);
   const path = pathOf(finding, since, now);
   const metrics = useGpuMetrics();
