@@ -28,6 +28,10 @@ it("where there is no room a button opens the field, and what is searched for is
   expect([button.getAttribute("aria-expanded"), box().classList.contains("hidden")]).toEqual(["false", true]);
   await userEvent.click(button);
   expect([button.getAttribute("aria-expanded"), box().classList.contains("hidden")]).toEqual(["true", false]);
+  await userEvent.keyboard("{Escape}");
+  expect([button.getAttribute("aria-expanded"), box().classList.contains("hidden")]).toEqual(["false", true]);
+  await userEvent.keyboard("/");
+  expect(box().classList.contains("hidden")).toBe(false);
   await userEvent.keyboard("h100{Enter}");
   expect(box().classList.contains("hidden")).toBe(false);
   await userEvent.click(await screen.findByTitle(/^Only GPUs that the search above finds/));

@@ -40,6 +40,7 @@ export function HeaderSearch() {
           searched={searched}
           onChange={(text) => isThere && change({ search: text })}
           onEnter={lead}
+          onEscape={() => setIsOpen(false)}
           field={field}
           className="block w-full"
         />

@@ -15,13 +15,15 @@ interface SearchFieldProps {
   readonly onChange: (text: string) => void;
   /** What Enter does, if it does not wait for the pause. */
   readonly onEnter?: (text: string) => void;
+  /** What Escape does beside leaving the field. */
+  readonly onEscape?: () => void;
   /** The field, for those who lead to it: a key. */
   readonly field?: RefObject<HTMLInputElement | null>;
   readonly className?: string;
 }
 
 /** Asks when the typing pauses, not at each letter. */
-export function SearchField({ label, placeholder, searched, onChange, onEnter, field, className = "w-full sm:w-72" }: SearchFieldProps) {
+export function SearchField({ label, placeholder, searched, onChange, onEnter, onEscape, field, className = "w-full sm:w-72" }: SearchFieldProps) {
   const [text, setText] = useState(searched);
   const [followed, setFollowed] = useState(searched);
   if (followed !== searched) {
@@ -36,7 +38,10 @@ export function SearchField({ label, placeholder, searched, onChange, onEnter, f
     pause.current = setTimeout(() => onChange(next.trim()), TYPING_PAUSE_MS);
   };
   const press = (event: KeyboardEvent<HTMLInputElement>) => {
-    if (event.key === "Escape") event.currentTarget.blur();
+    if (event.key === "Escape") {
+      event.currentTarget.blur();
+      onEscape?.();
+    }
     if (event.key !== "Enter" || onEnter === undefined) return;
     clearTimeout(pause.current);
     onEnter(text.trim());
