@@ -11,6 +11,7 @@ mod explain;
 mod gpu;
 mod health;
 mod hints;
+mod jobs;
 mod page;
 mod prom;
 mod query;
@@ -33,6 +34,7 @@ pub(crate) use gpu::{
 };
 pub(crate) use health::{Component, HealthReport};
 pub(crate) use hints::{HintList, HintTotals, NodeRoom};
+pub(crate) use jobs::{JobList, JobSums, JobUse};
 pub(crate) use page::Pagination;
 pub(crate) use prom::{PromBody, PromErrorBody};
 pub(crate) use query::{GroupLabels, QueryAnswer, Series, Values};

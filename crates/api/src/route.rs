@@ -13,6 +13,7 @@ pub(crate) mod gpus;
 pub(crate) mod health;
 pub(crate) mod hints;
 pub(crate) mod hosts;
+pub(crate) mod jobs;
 pub(crate) mod metrics;
 pub(crate) mod page;
 pub(crate) mod prom;

@@ -21,6 +21,8 @@ use crate::{Batch, MetricId};
 use crate::integral::{Integral, Order, order, seconds};
 use crate::usage::{CountedSpan, CounterSpan, PowerSpan, SeenPower, is_seen};
 
+/// Joules in a kilowatt hour.
+pub const JOULES_PER_KWH: f64 = 3.6e6;
 /// Largest difference between counter and integrated power, as a share of the larger.
 pub const TOLERANCE: f64 = 0.10;
 /// Seconds over which they must disagree for the counter to be rejected, and agree to be accepted again.

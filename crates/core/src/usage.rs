@@ -11,6 +11,7 @@
 
 mod fold;
 mod holders;
+mod holdings;
 mod ledger;
 mod paced;
 mod rows;
@@ -19,6 +20,7 @@ mod stay;
 
 pub use fold::HolderUse;
 pub use holders::{GpuUse, HOLDER_COLUMNS, Holder, ToldApart, USES_MAX, Usage, UseQuery, join};
+pub use holdings::{Holding, HoldingSums, Holdings};
 pub use ledger::{Ledger, NOBODY, Sharing, UNOBSERVED};
 pub use paced::StayFold;
 pub use rows::{RowsOfUse, UseColumns, use_columns};

@@ -11,6 +11,7 @@ use gpuvitals_settings::{Notation, Override, Setting};
 
 use crate::config;
 use crate::findings::{ExplainFlags, FindingsFlags};
+use crate::jobs::JobsFlags;
 use crate::query::flags::Query;
 use crate::simulate::Simulate;
 
@@ -283,6 +284,8 @@ pub(crate) enum Command {
     Findings(Box<FindingsFlags>),
     /// Why a GPU was slow: what held it up, the heaviest first
     Explain(ExplainFlags),
+    /// What each job and pod used of its GPUs: hours held, busy and wasted, energy
+    Jobs(JobsFlags),
     /// Say what gpuvitals makes of files of rows: what each column became, GPUs, hosts, times; nothing is stored
     #[command(after_help = crate::inspect::EXAMPLES)]
     Inspect(crate::inspect::Inspect),

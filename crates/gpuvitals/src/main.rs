@@ -14,6 +14,7 @@ mod files;
 mod findings;
 mod heap;
 mod inspect;
+mod jobs;
 mod listening;
 mod logging;
 mod node_labels;
@@ -138,6 +139,7 @@ fn run(cli: Cli, given: &[Override]) -> Result<ExitCode, Failure> {
         Command::Query(query) => query::run(&query),
         Command::Findings(flags) => findings::run(&flags),
         Command::Explain(flags) => findings::explain(&flags),
+        Command::Jobs(flags) => jobs::run(&flags),
         Command::Inspect(flags) => inspect::run(&flags, &tool(vec![])?.files),
         Command::Simulate(simulate) => simulate::run(&simulate),
         Command::Metrics { format, json, filter } => {

@@ -148,6 +148,28 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/jobs": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * What each job and pod used of its GPUs, by the sums that agents make of every sample.
+         * @description A job holds a GPU from its allocation on, also without a process. Of a GPU that several hold at once each has the same part.
+         *     GPUs that no agent samples, as those of files and of clusters read from outside, are not among them. Of the hours in which the
+         *     range begins and ends a part is taken that is as long: `interpolated`.
+         */
+        get: operations["jobs"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/metrics": {
         parameters: {
             query?: never;
@@ -1939,6 +1961,31 @@ export interface components {
         };
         /** @description RFC 3339; seconds, milliseconds, microseconds or nanoseconds since 1970; empty: not given. */
         Instant: string;
+        /** @description What jobs and pods used in a range of time. */
+        JobList: {
+            /** @description The jobs and pods, whoever held most GPU hours first. */
+            jobs: components["schemas"]["JobUse"][];
+            /** @description All of them together. */
+            whole: components["schemas"]["JobSums"];
+            /** @description Time in which GPUs were sampled and nobody had them. */
+            nobody: components["schemas"]["JobSums"];
+            /**
+             * Format: double
+             * @description Hours of GPUs between samples that are too far apart: the GPU was lost, hung or asleep, or the host was. Time without an agent
+             *     is not among them.
+             */
+            unobserved_gpu_hours: number;
+            /** @description Whether the range begins or ends within an hour: then of that hour a part is taken that is as long. */
+            interpolated: boolean;
+            /** @description First instant. */
+            start: components["schemas"]["Moment"];
+            /** @description Last instant. */
+            end: components["schemas"]["Moment"];
+            /** @description How many jobs and pods there are in all. */
+            total: number;
+            /** @description Which part this is. */
+            pagination: components["schemas"]["Pagination"];
+        };
         /** @description A GPU of a job over the last ten minutes. */
         JobMember: {
             /** @description Key of the GPU. */
@@ -1987,6 +2034,70 @@ export interface components {
             utilization_pct: components["schemas"]["SpreadEntry"] | null;
             /** @description Its GPUs, the slowest first. */
             gpus: components["schemas"]["JobMember"][];
+        };
+        /** @description Sums of what was used. */
+        JobSums: {
+            /**
+             * Format: double
+             * @description Hours of GPUs; of a GPU that several hold at once each has the same part.
+             */
+            held_gpu_hours: number;
+            /**
+             * Format: double
+             * @description The part of them in which somebody else had the GPU too.
+             */
+            shared_gpu_hours: number;
+            /**
+             * Format: double
+             * @description These hours times the utilisation; null where that is not known.
+             */
+            busy_gpu_hours: number | null;
+            /**
+             * Format: double
+             * @description The part of them in which the GPU did nothing; null where the utilisation is not known.
+             */
+            idle_gpu_hours: number | null;
+            /**
+             * Format: double
+             * @description The part of them in which a limit held the clocks down; null where that is not known.
+             */
+            throttled_gpu_hours: number | null;
+            /**
+             * Format: double
+             * @description Energy in kWh; null without power and counter.
+             */
+            energy_kwh: number | null;
+            /**
+             * Format: double
+             * @description Energy of the time in which the GPUs did nothing, kWh; null without any.
+             */
+            idle_energy_kwh: number | null;
+            /**
+             * Format: double
+             * @description Highest power of one GPU in the hours of the range, watts; null without power.
+             */
+            power_max_w: number | null;
+        };
+        /** @description What a job or pod used. */
+        JobUse: components["schemas"]["JobSums"] & {
+            /** @description The holder: `pod:NAMESPACE/POD/CONTAINER` or `job:ID`. */
+            holder: string;
+            /** @description Its cluster; null: none is named. */
+            cluster?: string | null;
+            /** @description Its namespace; null: not known. */
+            namespace?: string | null;
+            /** @description Its pod; null: none. */
+            pod?: string | null;
+            /** @description Its container; null: none. */
+            container?: string | null;
+            /** @description Its batch job; null: none. */
+            job?: string | null;
+            /** @description `true` if some of its GPUs are simulated; missing if all were measured. */
+            simulated?: boolean;
+            /** @description How many GPUs it had. */
+            gpus: number;
+            /** @description The hosts of its GPUs. */
+            hosts: string[];
         };
         /** @description How many GPUs or hosts have which judgement. */
         JudgementCounts: {
@@ -3389,6 +3500,75 @@ export interface operations {
                 };
             };
             /** @description No such host. */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description Too busy, or a name may be in what could not be read (code `incomplete`); try again. */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+        };
+    };
+    jobs: {
+        parameters: {
+            query?: {
+                /**
+                 * @description First instant; an hour before the end unless given.
+                 * @example 2026-11-20T15:50:00Z
+                 */
+                start?: components["schemas"]["Instant"];
+                /**
+                 * @description Last instant; now unless given.
+                 * @example 2026-11-20T16:00:00Z
+                 */
+                end?: components["schemas"]["Instant"];
+                /**
+                 * @description Only GPUs that are in these hosts now, between commas.
+                 * @example sim-node-01
+                 */
+                host?: string;
+                /** @description Most jobs to return. */
+                limit?: number;
+                /** @description Jobs to pass over. */
+                offset?: number;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The jobs and pods, whoever held most GPU hours first. */
+            200: {
+                headers: {
+                    /** @description What could not be read; missing if the answer is whole. */
+                    "x-partial"?: string | null;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["JobList"];
+                };
+            };
+            /** @description A parameter is not allowed, or the range is too long. */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description One of the hosts is unknown, or no rows are kept. */
             404: {
                 headers: {
                     [name: string]: unknown;

@@ -5,7 +5,7 @@ use axum::routing::get;
 use utoipa::OpenApi;
 
 use super::{
-    analysis, changes, clusters, course, explain, fleet_use, gpus, health, hints, hosts, metrics, prom,
+    analysis, changes, clusters, course, explain, fleet_use, gpus, health, hints, hosts, jobs, metrics, prom,
     query, silences, stats, stream, telemetry, topology, usage,
 };
 use crate::api::Api;
@@ -54,6 +54,7 @@ routes! {
     "/api/v1/hosts" => hosts::list,
     "/api/v1/hosts/{hostname}/gpus" => gpus::of_host,
     "/api/v1/hosts/{hostname}/topology" => topology::of_host,
+    "/api/v1/jobs" => jobs::jobs,
     "/api/v1/metrics" => metrics::catalogue,
     "/api/v1/query" => query::query,
     "/api/v1/analysis/findings" => analysis::findings,

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use axum::extract::State as Shared;
 use axum::http::HeaderMap;
-use gpuvitals_core::energy::EnergySource;
+use gpuvitals_core::energy::{EnergySource, JOULES_PER_KWH};
 use gpuvitals_core::history::{GroupColumn, History, Part};
 use gpuvitals_core::time::MINUTE_NS;
 use gpuvitals_core::usage::{GpuUse, HolderUse, ToldApart, UseQuery};
@@ -22,7 +22,6 @@ use crate::dto::{EnergyGroup, EnergyList, IdleGroup, IdleList, Moment};
 use crate::error::{ApiError, ErrorBody};
 use crate::parameter::{self, Asked, given};
 
-const JOULES_PER_KWH: f64 = 3.6e6;
 /// How long an answer about the use up to now serves, nanoseconds: it is dear, and changes slowly.
 pub(super) const USE_REUSED_NS: i64 = MINUTE_NS / 4;
 

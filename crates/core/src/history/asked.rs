@@ -10,7 +10,7 @@ use super::fleet::Fleet;
 use super::part::{Answered, Changes, Part};
 use super::query::{BucketQuery, Rows, RowsQuery};
 use super::steps::TimeSteps;
-use crate::usage::{GpuUse, RowsOfUse, USES_MAX, Usage, UseQuery, use_columns};
+use crate::usage::{GpuUse, Holding, Holdings, RowsOfUse, USES_MAX, Usage, UseQuery, use_columns};
 use crate::{Batch, Health, Table};
 
 /// Rows of a page that a history is asked for.
@@ -122,6 +122,34 @@ pub async fn use_of_rows(
     });
     let missing = taking.await?;
     Ok(missing.map(|missing| Part { answer: usage.finish(), missing }))
+}
+
+/// What holders used in a range, by the rows of `gpu_usage` about these GPUs (all without any), whoever held most first.
+///
+/// # Errors
+/// When the range has no length, there are more rows than so many, or the history gives none.
+pub async fn holdings(
+    history: &(impl History + ?Sized),
+    gpus: Vec<Arc<str>>,
+    (start_ns, end_ns): (i64, i64),
+    rows_max: usize,
+) -> Result<Part<Vec<Holding>>, QueryError> {
+    check_use(&UseQuery::of(start_ns, end_ns))?;
+    let mut held = Holdings::of(start_ns, end_ns);
+    let (from_ns, until_ns) = held.rows_ns();
+    let rows = RowsQuery {
+        gpus,
+        start_ns: Some(from_ns),
+        end_ns: Some(until_ns),
+        ..RowsQuery::of(Table::GpuUsage, 0)
+    };
+    let taking = each_page(history, &rows, rows_max, |batch| {
+        held.add(batch);
+        Ok(())
+    });
+    let max = rows_max as u64;
+    let missing = taking.await?.ok_or(QueryError::TooManyRows { rows: max.saturating_add(1), max })?;
+    Ok(Part { answer: held.finish(), missing })
 }
 
 /// Checks that a question for use has a range, and steps that an answer can have.

@@ -398,7 +398,7 @@ impl Line {
 }
 
 /// The start of the hour of an instant.
-fn hour_of(time_ns: i64) -> i64 {
+pub(super) fn hour_of(time_ns: i64) -> i64 {
     time_ns.div_euclid(HOUR_NS).saturating_mul(HOUR_NS)
 }
 
