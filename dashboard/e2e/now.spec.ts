@@ -10,7 +10,7 @@ test.describe("4,096 GPUs, one of them sick", () => {
   test("the list begins with the sick GPU and says why", async ({ page }) => {
     await page.goto(`${FLEET}/gpus`);
     const rows = page.locator("tr[data-gpu]");
-    await expect(rows.first()).toContainText(/sim-node-0001.*(critical|warning|unconfirmed)/s);
+    await expect(rows.first()).toContainText(/sim-node-0001.*(lost|critical|warning|unconfirmed)/s);
     // With time the hot GPU of the same host joins it.
     const sick = rows.filter({ hasText: "XID 63" });
     await expect(sick).toContainText(/sim-node-0001.*warning.*a memory row waits/s);

@@ -29,7 +29,9 @@ test.describe("every page", () => {
       for (const [screen, size] of Object.entries(SCREENS)) {
         await page.setViewportSize(size);
         await ready(page);
-        await look.poll(() => layoutFlaws(page, { isTouched: TOUCHED.has(screen) }), screen).toEqual([]);
+        const isTouched = TOUCHED.has(screen);
+        await look.poll(() => layoutFlaws(page, { isTouched }), screen).toEqual([]);
+        if (isTouched) await look.poll(() => flaws(page, { isTouched }), `${screen}, by axe`).toEqual([]);
       }
     });
   }
