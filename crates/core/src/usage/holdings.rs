@@ -8,7 +8,7 @@ use arrow_array::cast::AsArray;
 use arrow_array::types::Int32Type;
 use foldhash::fast::RandomState;
 
-use super::ledger::{NOBODY, UNOBSERVED, hour_of};
+use super::ledger::{EQUAL, HOLDING, NOBODY, UNOBSERVED, hour_of};
 use crate::batch::{Value, numbers, text_at};
 use crate::time::HOUR_NS;
 use crate::{Batch, IdentityColumn};
@@ -55,10 +55,6 @@ pub struct HoldingSums {
     pub is_interpolated: bool,
 }
 
-/// The columns of `gpu_usage` that say who and where.
-const NAMES: [IdentityColumn; 4] =
-    [IdentityColumn::Namespace, IdentityColumn::Pod, IdentityColumn::Container, IdentityColumn::Job];
-
 /// Adds up rows of `gpu_usage` over a range.
 #[derive(Debug)]
 pub struct Holdings {
@@ -76,11 +72,6 @@ impl Holdings {
     /// The times of the rows that are wanted: rows have the start of their hour.
     pub fn rows_ns(&self) -> (i64, i64) {
         (hour_of(self.start_ns), self.end_ns)
-    }
-
-    /// How many holders there are so far.
-    pub fn holders(&self) -> usize {
-        self.held.len()
     }
 
     /// Adds rows, each of its key once.
@@ -105,7 +96,7 @@ impl Holdings {
             let held_s = scaled("held_ns", 1e-9).unwrap_or(0.0);
             let sums = HoldingSums {
                 held_s,
-                shared_s: if held_text(shares, row) == Some("equal") { held_s } else { 0.0 },
+                shared_s: if held_text(shares, row) == Some(EQUAL) { held_s } else { 0.0 },
                 busy_s: scaled("busy_ns", 1e-9),
                 idle_s: scaled("idle_ns", 1e-9),
                 throttled_s: scaled("throttled_ns", 1e-9),
@@ -134,7 +125,7 @@ impl Holdings {
             self.held.entry((Arc::clone(&cluster), Arc::from(holder))).or_insert_with_key(|key| Holding {
                 cluster,
                 holder: Arc::clone(&key.1),
-                names: NAMES.map(|column| identity.shared(column).cloned()),
+                names: HOLDING.map(|column| identity.shared(column).cloned()),
                 gpus: BTreeSet::new(),
                 nodes: BTreeSet::new(),
                 is_simulated: false,
@@ -146,7 +137,7 @@ impl Holdings {
         held.sums.add(&sums);
     }
 
-    /// The holders, whoever held most first; among them [`NOBODY`] and [`UNOBSERVED`].
+    /// The holders, the one with the most time first; among them [`NOBODY`] and [`UNOBSERVED`].
     pub fn finish(self) -> Vec<Holding> {
         let mut held: Vec<Holding> = self.held.into_values().collect();
         held.sort_by(|one, other| {

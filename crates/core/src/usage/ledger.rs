@@ -34,7 +34,7 @@ const BEHIND_NS: i64 = 10_000_000_000;
 /// Longest time without rows that is told. A longer one is none: a clock was set, such as one that began in 1970.
 const UNOBSERVED_MAX_NS: i64 = 31 * DAY_NS;
 /// The columns that say who has a GPU.
-const HOLDING: [IdentityColumn; 4] =
+pub(super) const HOLDING: [IdentityColumn; 4] =
     [IdentityColumn::Namespace, IdentityColumn::Pod, IdentityColumn::Container, IdentityColumn::Job];
 const TEMPERATURE: MetricId = MetricId::of("temperature_c");
 const MEMORY: MetricId = MetricId::of("memory_used_mb");
@@ -334,7 +334,7 @@ impl Account {
 }
 
 const EXCLUSIVE: &str = "exclusive";
-const EQUAL: &str = "equal";
+pub(super) const EQUAL: &str = "equal";
 
 impl Slot {
     /// Adds what each of the holders used, who used this together, to the lines of theirs.
