@@ -8,6 +8,7 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 
+use gpuvitals_rig::program::Finished as _;
 use gpuvitals_rig::tree;
 use gpuvitals_rig::waiting::{ended, within};
 use rustix::process::{Pid, Signal, geteuid, kill_process};
@@ -71,7 +72,7 @@ impl Machine {
     }
 
     fn run(&self, arguments: &[&str]) -> Output {
-        self.command(arguments).output().unwrap()
+        self.command(arguments).finished().unwrap()
     }
 
     /// Starts a lock around a shell command and returns when that prints `ready`.
@@ -237,7 +238,7 @@ fn signals_that_were_ignored_stay_so_for_the_command_too() {
             .args(plain.get_args())
             .arg(script)
             .env("RUNTIME_DIRECTORY", machine.dir.path().join("run"));
-        command.output().unwrap()
+        command.finished().unwrap()
     };
     // A shell cannot trap a signal that was ignored when it began.
     let output = run("trap 'exit 9' HUP; kill -HUP $$; exit 3");
@@ -396,8 +397,9 @@ fn without_the_right_it_says_which_and_ends_with_77() {
             let program = machine.dir.path().join("gpuvitals");
             if !program.exists() {
                 // By another process: a file that any thread here has open for writing while another one forks is busy.
-                let copied = Command::new("cp").arg(env!("CARGO_BIN_EXE_gpuvitals")).arg(&program).status();
-                assert!(copied.unwrap().success());
+                let copied =
+                    Command::new("cp").arg(env!("CARGO_BIN_EXE_gpuvitals")).arg(&program).finished().unwrap();
+                assert!(copied.status.success(), "{copied:?}");
             }
             let old = command;
             command = Command::new(program);
@@ -407,7 +409,7 @@ fn without_the_right_it_says_which_and_ends_with_77() {
                 .uid(65534)
                 .gid(65534);
         }
-        let output = command.output().unwrap();
+        let output = command.finished().unwrap();
         let stderr = text(&output.stderr);
         assert_eq!(output.status.code(), Some(77), "{arguments:?}: {stderr}");
         assert!(stderr.contains(LEVEL) && stderr.contains("root") && stderr.contains("udev"), "{stderr}");

@@ -4,12 +4,15 @@
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
+use gpuvitals_rig::program::Finished as _;
+use gpuvitals_rig::waiting::ended;
+
 fn run(arguments: &[&str], environment: &[(&str, &str)]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_gpuvitals"))
         .env_clear()
         .envs(environment.iter().copied())
         .args(arguments)
-        .output()
+        .finished()
         .unwrap()
 }
 
@@ -251,7 +254,7 @@ fn nobody_who_reads_is_no_failure() {
     command.args(stream).arg(&csv).env("GPUVITALS_SHUTDOWN_GRACE", "100ms");
     command.stdout(writer.try_clone().unwrap()).stderr(writer);
     // The row that nobody took is what it ends with.
-    assert_eq!(command.status().unwrap().code(), Some(69));
+    assert_eq!(ended(&mut command.spawn().unwrap()).code(), Some(69));
 }
 
 #[test]
@@ -295,7 +298,7 @@ fn an_environment_that_is_no_text_does_no_harm() {
     let output = Command::new(env!("CARGO_BIN_EXE_gpuvitals"))
         .env("ODD", odd)
         .args(["config", "check"])
-        .output()
+        .finished()
         .unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
 }
@@ -386,7 +389,7 @@ fn one_script_makes_the_tokens_of_the_manifests() {
             .current_dir(&here)
             .env("PATH", format!("{}:{}", bin.display(), std::env::var("PATH").unwrap()))
             .env("GPUVITALS", env!("CARGO_BIN_EXE_gpuvitals"))
-            .output()
+            .finished()
             .unwrap();
         assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
         let names = ["agent", "collector", "gateway", "reader", "admin", "tokens"];

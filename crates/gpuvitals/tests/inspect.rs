@@ -4,6 +4,7 @@
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
+use gpuvitals_rig::program::Finished as _;
 use serde_json::Value;
 
 fn folder() -> PathBuf {
@@ -25,7 +26,14 @@ fn expect(folder: &Path, log: &str, arguments: &[&str]) {
 
 fn inspect(folder: &Path, arguments: &[&str]) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_gpuvitals"));
-    command.env_clear().env("TZ", "UTC").current_dir(folder).arg("inspect").args(arguments).output().unwrap()
+    command
+        .env_clear()
+        .env("TZ", "UTC")
+        .current_dir(folder)
+        .arg("inspect")
+        .args(arguments)
+        .finished()
+        .unwrap()
 }
 
 fn json(folder: &Path, arguments: &[&str]) -> Value {
@@ -186,11 +194,11 @@ fn several_files_are_understood_as_one_replay_is_and_what_has_no_rows_is_of_no_u
 #[test]
 fn a_pipe_that_nobody_writes_into_is_not_waited_for() {
     let folder = tempfile::tempdir().unwrap();
-    let made = Command::new("mkfifo").arg(folder.path().join("pipe")).status().unwrap();
-    assert!(made.success());
+    let made = Command::new("mkfifo").arg(folder.path().join("pipe")).finished().unwrap();
+    assert!(made.status.success(), "{made:?}");
     let mut command = Command::new("timeout");
     command.arg("60").arg(env!("CARGO_BIN_EXE_gpuvitals")).args(["inspect", "pipe"]);
-    let output = command.current_dir(folder.path()).output().unwrap();
+    let output = command.current_dir(folder.path()).finished().unwrap();
     let text = String::from_utf8(output.stdout).unwrap();
     assert_eq!(output.status.code(), Some(65), "{text}");
     assert!(text.contains("pipe: it is a named pipe") && text.contains("- reads standard input"), "{text}");

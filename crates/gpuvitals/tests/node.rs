@@ -5,6 +5,7 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
+use gpuvitals_rig::program::Finished as _;
 use gpuvitals_rig::waiting::outcome;
 use serde_json::Value;
 
@@ -22,7 +23,7 @@ fn on(machine: &str, arguments: &[&str]) -> Output {
         .arg(fixture(machine))
         .args(["--node", "node-a"])
         .args(&arguments[1..])
-        .output()
+        .finished()
         .unwrap()
 }
 
@@ -137,7 +138,7 @@ fn a_machine_without_gpus_says_what_was_looked_at() {
         let output = Command::new(env!("CARGO_BIN_EXE_gpuvitals"))
             .env_clear()
             .args([command, "--sysfs", path])
-            .output()
+            .finished()
             .unwrap();
         assert_eq!(output.status.code(), Some(69), "{command}: {output:?}");
         let said = String::from_utf8(output.stderr).unwrap();

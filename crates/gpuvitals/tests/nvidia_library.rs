@@ -4,6 +4,7 @@
 use std::process::{Command, Output};
 
 use gpuvitals_rig::library::Library;
+use gpuvitals_rig::program::Finished as _;
 use serde_json::Value;
 
 fn run(library: &Library, arguments: &[&str]) -> Output {
@@ -11,7 +12,7 @@ fn run(library: &Library, arguments: &[&str]) -> Output {
         .args(arguments)
         .env("GPUVITALS_NVML_LIBRARY", library.path())
         .env("RUNTIME_DIRECTORY", library.path().with_file_name("run"))
-        .output()
+        .finished()
         .unwrap()
 }
 

@@ -6,6 +6,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use gpuvitals_rig::program::Finished as _;
+
 const FILE_LINES_MAX: usize = 600;
 const FUNCTION_LINES_MAX: usize = 70;
 
@@ -307,7 +309,7 @@ fn functions_that_the_architecture_names_stand_where_it_says() {
 
 #[test]
 fn modules_do_not_import_each_other_in_a_circle() {
-    let output = Command::new(root().join("scripts/circles")).output().unwrap();
+    let output = Command::new(root().join("scripts/circles")).finished().unwrap();
     let (said, error) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
     assert!(output.status.success(), "{said}{error}");
 }
@@ -324,7 +326,7 @@ fn licences_of_dependencies_are_compatible() {
             "x86_64-unknown-linux-gnu",
         ])
         .current_dir(root())
-        .output()
+        .finished()
         .unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     let metadata: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();

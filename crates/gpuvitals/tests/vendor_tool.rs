@@ -4,6 +4,8 @@
 use std::path::Path;
 use std::process::{Command, Output};
 
+use gpuvitals_rig::program::Finished as _;
+
 /// A machine whose nvidia-smi runs this script.
 fn run(script: &str, arguments: &[&str]) -> Output {
     let dir = tempfile::tempdir().unwrap();
@@ -14,12 +16,12 @@ fn run_in(dir: &Path, script: &str, arguments: &[&str]) -> Output {
     let tool = dir.join("nvidia-smi");
     // Written by another process: a file that a thread here has open for writing while another one forks is busy.
     let write = "printf '#!/bin/sh\\n%s\\n' \"$1\" > \"$2\" && chmod 755 \"$2\"";
-    let written = Command::new("sh").args(["-c", write, "sh", script]).arg(&tool).status().unwrap();
-    assert!(written.success());
+    let written = Command::new("sh").args(["-c", write, "sh", script]).arg(&tool).finished().unwrap();
+    assert!(written.status.success(), "{written:?}");
     let path = format!("{}:{}", dir.display(), std::env::var("PATH").unwrap());
     let mut command = Command::new(env!("CARGO_BIN_EXE_gpuvitals"));
     command.args(arguments).args(["--driver", "nvidia-smi"]).env("PATH", path).current_dir(dir);
-    command.output().unwrap()
+    command.finished().unwrap()
 }
 
 const ANSWERS: &str = "echo 'index, uuid, name, power.draw [W]'; echo '0, GPU-1, NVIDIA H200, 77.71 W'; \

@@ -7,6 +7,8 @@ use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 
 use serde_json::Value;
 
+use crate::waiting;
+
 const PROGRAM: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/src/faulty_sysfs.py");
 /// Debian's Python, which has Debian's modules; another may come first in `PATH`.
 const PYTHON: &str = "/usr/bin/python3";
@@ -69,7 +71,7 @@ impl Drop for FaultySysfs {
     fn drop(&mut self) {
         // The end of its input ends it.
         self.rules = None;
-        self.child.wait().unwrap();
+        waiting::ended(&mut self.child);
     }
 }
 

@@ -5,6 +5,8 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::LazyLock;
 
+use crate::program::Finished as _;
+
 const SOURCE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/src/library.c");
 const FILE: &str = "libnvidia-ml.so";
 
@@ -19,7 +21,7 @@ fn compiled(flags: &[&str]) -> tempfile::TempDir {
         .arg(dir.path().join(FILE))
         .args(flags)
         .args([SOURCE, "-ldl"])
-        .output()
+        .finished()
         .unwrap();
     assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
     dir

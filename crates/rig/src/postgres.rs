@@ -9,6 +9,8 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use tempfile::TempDir;
 
+use crate::waiting;
+
 /// The user whom the server runs as, if the tests run as root.
 pub const NOBODY: u32 = 65_534;
 
@@ -79,7 +81,8 @@ impl PostgresServer {
         if rustix::process::geteuid().is_root() {
             command.uid(NOBODY).gid(NOBODY);
         }
-        assert!(command.status().unwrap().success(), "{program} {arguments:?}");
+        let status = waiting::ended(&mut command.spawn().unwrap());
+        assert!(status.success(), "{program} {arguments:?}");
     }
 
     /// Its port, if it runs, which is in the name of its socket too.

@@ -1,7 +1,7 @@
 //! A real gpuvitals, its output, and its end.
 
-use std::io::{BufRead, BufReader, Read};
-use std::process::{Child, Command, Stdio};
+use std::io::{self, BufRead, BufReader, Read};
+use std::process::{Child, Command, Output, Stdio};
 use std::sync::{Arc, Condvar, Mutex};
 
 use crate::waiting::{self, PATIENCE};
@@ -20,6 +20,23 @@ pub fn clean(program: &str) -> Command {
     let mut command = Command::new(program);
     command.env_clear().env("PATH", std::env::var_os("PATH").unwrap_or_default());
     command
+}
+
+/// A command that runs to its end. `Command::output` would wait for ever for one that hangs.
+pub trait Finished {
+    /// How it ended, and what it wrote; it has no input. One that does not end is killed, and the test fails.
+    ///
+    /// # Errors
+    /// If it cannot be started.
+    fn finished(&mut self) -> io::Result<Output>;
+}
+
+impl Finished for Command {
+    fn finished(&mut self) -> io::Result<Output> {
+        self.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let child = self.spawn()?;
+        Ok(waiting::outcome_of(&format!("{self:?}"), child))
+    }
 }
 
 /// A process whose output is kept; killed when dropped.
@@ -75,7 +92,8 @@ impl Process {
     /// A signal by name.
     pub fn signal(&self, name: &str) {
         let id = self.child.id().to_string();
-        assert!(Command::new("kill").args(["-s", name, &id]).status().unwrap().success());
+        let sent = Command::new("kill").args(["-s", name, &id]).finished().unwrap();
+        assert!(sent.status.success(), "{sent:?}");
     }
 
     /// Ends it with SIGKILL, and waits for that.

@@ -3,6 +3,8 @@
 use std::path::Path;
 use std::process::Command;
 
+use crate::program::Finished as _;
+
 /// A file system in memory, until it is dropped.
 #[derive(Debug)]
 pub struct SmallDisk<'a>(&'a Path);
@@ -13,7 +15,7 @@ impl<'a> SmallDisk<'a> {
         std::fs::create_dir(folder).unwrap();
         let options = format!("size={size}");
         let mounted =
-            Command::new("mount").args(["-t", "tmpfs", "-o", &options, "tmpfs"]).arg(folder).output();
+            Command::new("mount").args(["-t", "tmpfs", "-o", &options, "tmpfs"]).arg(folder).finished();
         if mounted.as_ref().is_ok_and(|output| output.status.success()) {
             return Some(Self(folder));
         }
@@ -24,6 +26,6 @@ impl<'a> SmallDisk<'a> {
 
 impl Drop for SmallDisk<'_> {
     fn drop(&mut self) {
-        drop(Command::new("umount").arg("-l").arg(self.0).status());
+        drop(Command::new("umount").arg("-l").arg(self.0).finished());
     }
 }

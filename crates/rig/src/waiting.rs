@@ -56,20 +56,27 @@ pub fn within<T: Send + 'static>(what: &str, work: impl FnOnce() -> T + Send + '
     received(what, &result)
 }
 
-fn received<T>(what: &str, result: &Receiver<T>) -> T {
-    result.recv_timeout(PATIENCE).unwrap_or_else(|error| match error {
+/// What comes through a channel of threads.
+pub fn received<T>(what: &str, channel: &Receiver<T>) -> T {
+    channel.recv_timeout(PATIENCE).unwrap_or_else(|error| match error {
         RecvTimeoutError::Timeout => panic!("{what} never came"),
         RecvTimeoutError::Disconnected => panic!("waiting for {what} failed"),
     })
 }
 
 /// How a process ended, and what it wrote to its pipes; one that does not end is killed, and the test fails.
-pub fn outcome(mut child: Child) -> Output {
+pub fn outcome(child: Child) -> Output {
+    let name = named(&child);
+    outcome_of(&name, child)
+}
+
+/// The same for a process with a name that says more than its number.
+pub(crate) fn outcome_of(name: &str, mut child: Child) -> Output {
     // A process that reads its input to the end waits for that.
     drop(child.stdin.take());
     let stdout = child.stdout.take().map(read_beside);
     let stderr = child.stderr.take().map(read_beside);
-    let status = ended(&mut child);
+    let status = end_of(name, &mut child);
     let whole = |what: &str, stream: Option<Receiver<Vec<u8>>>| {
         stream.map_or_else(Vec::new, |stream| received(what, &stream))
     };
@@ -93,6 +100,15 @@ fn read_beside(mut stream: impl Read + Send + 'static) -> Receiver<Vec<u8>> {
 
 /// How a process ended; one that does not end is killed, and the test fails.
 pub fn ended(child: &mut Child) -> ExitStatus {
+    let name = named(child);
+    end_of(&name, child)
+}
+
+fn named(child: &Child) -> String {
+    format!("process {}", child.id())
+}
+
+fn end_of(name: &str, child: &mut Child) -> ExitStatus {
     struct Killed<'a>(&'a mut Child);
     impl Drop for Killed<'_> {
         fn drop(&mut self) {
@@ -101,6 +117,5 @@ pub fn ended(child: &mut Child) -> ExitStatus {
         }
     }
     let child = Killed(child);
-    let what = format!("the end of process {}", child.0.id());
-    until(&what, || child.0.try_wait().unwrap(), Option::is_some).unwrap()
+    until(&format!("the end of {name}"), || child.0.try_wait().unwrap(), Option::is_some).unwrap()
 }

@@ -5,6 +5,7 @@ use std::os::unix::fs::PermissionsExt;
 use gpuvitals_listener::{TokenScope, Tokens};
 use gpuvitals_rig::authority::CertificateAuthority;
 use gpuvitals_rig::gpuvitals;
+use gpuvitals_rig::program::Finished as _;
 
 use super::node::Node;
 use super::process::curl;
@@ -85,7 +86,7 @@ fn files_that_cannot_be_used_are_said_before_anything_runs() {
         (&["--tls-cert", cert], 64, "--tls-cert: listener.tls_cert: it needs listener.tls_key"),
         (&["--token-file", open.to_str().unwrap()], 78, "its mode is 0644"),
     ] {
-        let output = gpuvitals!().args(["agent", "--port", "0"]).args(arguments).output().unwrap();
+        let output = gpuvitals!().args(["agent", "--port", "0"]).args(arguments).finished().unwrap();
         let said = String::from_utf8_lossy(&output.stderr);
         assert_eq!(output.status.code(), Some(code), "{arguments:?}: {said}");
         assert!(said.contains(words) && !said.contains("s3cret"), "{said}");

@@ -8,6 +8,7 @@ use std::sync::mpsc::{RecvTimeoutError, sync_channel};
 use std::time::Duration;
 
 use gpuvitals_rig::library::Library;
+use gpuvitals_rig::program::Finished as _;
 
 use super::node::{Node, RX580, VEGA56, series};
 use super::process::value;
@@ -16,8 +17,8 @@ use super::process::value;
 fn hang(node: &Node) -> PathBuf {
     let sensor = node.path("sys/class/drm/card0/device/hwmon/hwmon4/power1_average");
     std::fs::remove_file(&sensor).unwrap();
-    let status = Command::new("mkfifo").arg(&sensor).status().unwrap();
-    assert!(status.success());
+    let made = Command::new("mkfifo").arg(&sensor).finished().unwrap();
+    assert!(made.status.success(), "{made:?}");
     sensor
 }
 

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use gpuvitals_rig::gpuvitals;
-use gpuvitals_rig::program::Process;
+use gpuvitals_rig::program::{Finished as _, Process};
 use gpuvitals_rig::waiting;
 use serde_json::Value;
 
@@ -94,7 +94,7 @@ pub(crate) fn curl(url: &str, arguments: &[&str]) -> Result<Got, String> {
         .args(["-sS", "-i", "--max-time", "30", "--noproxy", "*"])
         .args(arguments)
         .arg(url)
-        .output()
+        .finished()
         .expect("curl runs; scripts/need curl installs it");
     if !output.status.success() {
         return Err(String::from_utf8_lossy(&output.stderr).into_owned());

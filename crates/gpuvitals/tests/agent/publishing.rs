@@ -2,6 +2,8 @@
 
 use std::net::TcpListener;
 
+use gpuvitals_rig::program::Finished as _;
+
 use super::node::{Node, RX580, VEGA56, series};
 use super::process::{Agent, value};
 use super::queue::{Rows, TestQueue};
@@ -105,7 +107,7 @@ fn what_a_killed_agent_had_spooled_is_sent_by_the_next_one() {
     let rejected = gpuvitals_rig::gpuvitals!()
         .args(["agent", "--port", "0", "--mq-url", &queue.url()])
         .args(spool)
-        .output()
+        .finished()
         .unwrap();
     assert_eq!(rejected.status.code(), Some(69), "a directory is one agent's");
     first.process.kill();

@@ -6,6 +6,7 @@ use std::process::{Command, Stdio};
 
 use flate2::read::GzDecoder;
 use gpuvitals_rig::gpuvitals;
+use gpuvitals_rig::program::Finished as _;
 
 use super::node::Node;
 use super::process::{Agent, fixture, value};
@@ -62,7 +63,7 @@ fn each_cpu_of_the_host_is_a_series_where_it_is_set() {
 #[test]
 fn where_gpus_are_required_a_node_without_them_is_a_failure() {
     let output =
-        gpuvitals!().arg("agent").args(host()).args(["--port", "0", "--require-gpus"]).output().unwrap();
+        gpuvitals!().arg("agent").args(host()).args(["--port", "0", "--require-gpus"]).finished().unwrap();
     assert_eq!(output.status.code(), Some(69));
     assert!(String::from_utf8_lossy(&output.stderr).contains("no GPU was found"));
 }
@@ -147,7 +148,7 @@ fn the_environment_that_exporters_share_is_understood() {
     assert!(agent.url.ends_with("/gpu"), "{}", agent.url);
     assert_eq!(agent.get("/metrics", &[]).status, 404);
     assert!(agent.scrape().contains("pod=\"agent-x\""));
-    let wrong = gpuvitals!().arg("agent").env("COLLECTION_INTERVAL", "often").output().unwrap();
+    let wrong = gpuvitals!().arg("agent").env("COLLECTION_INTERVAL", "often").finished().unwrap();
     assert_eq!(wrong.status.code(), Some(78));
     assert!(String::from_utf8_lossy(&wrong.stderr).contains("interval"));
 }
@@ -156,7 +157,7 @@ fn the_environment_that_exporters_share_is_understood() {
 fn a_port_that_is_taken_is_said_with_what_to_do() {
     let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let port = taken.local_addr().unwrap().port().to_string();
-    let output = gpuvitals!().arg("agent").args(host()).args(["--port", &port]).output().unwrap();
+    let output = gpuvitals!().arg("agent").args(host()).args(["--port", &port]).finished().unwrap();
     assert_eq!(output.status.code(), Some(69));
     assert!(String::from_utf8_lossy(&output.stderr).contains("--port 0"));
 }

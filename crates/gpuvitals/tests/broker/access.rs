@@ -7,7 +7,7 @@ use gpuvitals_queue::link::{BearerToken, Client, Credentials};
 use gpuvitals_queue::{Consumer, ConsumerOptions, ContentType, Frame, Producer, PublishError, ReceiveError};
 use gpuvitals_rig::authority::{CertificateAuthority, Pair};
 use gpuvitals_rig::gpuvitals;
-use gpuvitals_rig::program::Process;
+use gpuvitals_rig::program::{Finished as _, Process};
 use gpuvitals_rig::waiting::PATIENCE;
 
 use crate::process::{Broker, agent, answer, message, outcome, secret};
@@ -95,7 +95,7 @@ fn who_may_not_enter_is_told_which_setting_lets_them_in() {
         let mut process = gpuvitals!();
         process.args(command).env("GPUVITALS_MESSAGE_QUEUE_ADDRESS", url);
         process.envs(token.map(|path| ("GPUVITALS_MESSAGE_QUEUE_TOKEN_FILE", path)));
-        let output = process.output().unwrap();
+        let output = process.finished().unwrap();
         let (code, told, errors) = outcome(&output);
         assert_eq!(code, Some(77), "{command:?} {url} {token:?}: {errors}{told}");
         let place = token.map_or("names no file", |path| path);
@@ -130,7 +130,7 @@ fn the_tool_makes_and_revokes_tokens_and_the_broker_follows() {
     let file = folder.path().join("tokens");
     let tool = |arguments: &[&str]| {
         let output =
-            gpuvitals!().arg("token").args(arguments).arg("--token-file").arg(&file).output().unwrap();
+            gpuvitals!().arg("token").args(arguments).arg("--token-file").arg(&file).finished().unwrap();
         let (code, told, errors) = outcome(&output);
         (code, told.to_owned(), errors.to_owned())
     };
@@ -256,7 +256,7 @@ fn over_tls_the_commands_bring_authority_and_token() {
         stream.env("GPUVITALS_MESSAGE_QUEUE_CLIENT_CERT", text(&own));
         stream.env("GPUVITALS_MESSAGE_QUEUE_CLIENT_KEY", text(&own_key));
         stream.env("GPUVITALS_MESSAGE_QUEUE_TOKEN_FILE", token);
-        let output = stream.output().unwrap();
+        let output = stream.finished().unwrap();
         assert_eq!(outcome(&output).0, Some(code), "{output:?}");
     }
 }
@@ -268,7 +268,8 @@ fn files_of_secrets_are_for_their_owner_alone() {
     token(&file, "all", &[TokenScope::Admin]);
     std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o644)).unwrap();
     let start = |file: &std::path::Path| {
-        let output = gpuvitals!().args(["broker", "--port", "0", "--token-file"]).arg(file).output().unwrap();
+        let output =
+            gpuvitals!().args(["broker", "--port", "0", "--token-file"]).arg(file).finished().unwrap();
         let (code, _, errors) = outcome(&output);
         assert_eq!(code, Some(78), "{errors}");
         errors.to_owned()
@@ -284,7 +285,7 @@ fn files_of_secrets_are_for_their_owner_alone() {
         let output = gpuvitals!()
             .args(["queue", "stats", "--mq-url", "nats://127.0.0.1:1"])
             .env("GPUVITALS_MESSAGE_QUEUE_CREDENTIALS_FILE", credentials)
-            .output()
+            .finished()
             .unwrap();
         let (code, _, errors) = outcome(&output);
         (code, errors.to_owned())
@@ -307,7 +308,7 @@ fn an_open_address_is_refused_unless_it_is_meant() {
             .current_dir(folder.path())
             .args(command)
             .args(["--listen", "0.0.0.0"])
-            .output()
+            .finished()
             .unwrap();
         let (code, _, errors) = outcome(&output);
         assert!(code == Some(78) && errors.contains("--insecure"), "{command:?}: {errors}");
@@ -363,7 +364,7 @@ fn a_certificate_that_has_expired_or_soon_does_is_in_log_health_and_metrics() {
             let get = |path: &str| {
                 let got = std::process::Command::new("curl")
                     .args(["-sSk", &format!("https://{at}{path}")])
-                    .output();
+                    .finished();
                 String::from_utf8(got.unwrap().stdout).unwrap()
             };
             let (health, ready, metrics) = (get("/health"), get("/readyz"), get("/metrics"));

@@ -10,6 +10,7 @@ use gpuvitals_core::backoff::Backoff;
 use gpuvitals_queue::link::{Client, Credentials, Stamps, publish_until};
 use gpuvitals_queue::{Consumer, ContentType, Frame, FrameDurability, Nack, NackKind, Producer as _};
 use gpuvitals_rig::gpuvitals;
+use gpuvitals_rig::program::Finished as _;
 use gpuvitals_rig::waiting;
 use tokio_util::sync::CancellationToken;
 
@@ -101,7 +102,7 @@ fn a_directory_belongs_to_one_process() {
     let second = gpuvitals!()
         .args(["broker", "--port", "0", "--persistence-path"])
         .arg(folder.path())
-        .output()
+        .finished()
         .unwrap();
     let (code, _, errors) = outcome(&second);
     assert_eq!(code, Some(69), "{errors}");
@@ -113,7 +114,7 @@ fn a_directory_that_cannot_be_made_is_named() {
     let file = tempfile::NamedTempFile::new().unwrap();
     let inside = file.path().join("mq");
     let output =
-        gpuvitals!().args(["broker", "--port", "0", "--persistence-path"]).arg(&inside).output().unwrap();
+        gpuvitals!().args(["broker", "--port", "0", "--persistence-path"]).arg(&inside).finished().unwrap();
     let (code, _, errors) = outcome(&output);
     assert_eq!(code, Some(74), "{errors}");
     assert!(errors.contains(inside.to_str().unwrap()), "{errors}");

@@ -7,7 +7,7 @@ use futures_util::FutureExt as _;
 use gpuvitals_queue::link::{AnyConsumer, Client, Credentials};
 use gpuvitals_queue::{Consumer, ConsumerOptions, Delivery, Frame, Producer, Receipt};
 use gpuvitals_rig::gpuvitals;
-use gpuvitals_rig::program::Process;
+use gpuvitals_rig::program::{Finished as _, Process};
 use gpuvitals_rig::waiting::PATIENCE;
 use serde_json::Value;
 
@@ -64,7 +64,7 @@ impl Broker {
 
     /// `gpuvitals queue` on it.
     pub(crate) fn queue(&self, arguments: &[&str]) -> Output {
-        gpuvitals!().arg("queue").args(arguments).args(["--mq-url", &self.http]).output().unwrap()
+        gpuvitals!().arg("queue").args(arguments).args(["--mq-url", &self.http]).finished().unwrap()
     }
 
     /// SIGTERM; gives the exit code.

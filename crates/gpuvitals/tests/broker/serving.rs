@@ -5,6 +5,7 @@ use std::net::{TcpListener, TcpStream};
 
 use gpuvitals_queue::{Consumer, FrameDurability, Nack, NackKind};
 use gpuvitals_rig::gpuvitals;
+use gpuvitals_rig::program::Finished as _;
 use gpuvitals_rig::small_disk::SmallDisk;
 use gpuvitals_rig::waiting::until;
 use serde_json::Value;
@@ -78,7 +79,7 @@ async fn what_only_a_tail_had_before_it_is_no_loss() {
 fn a_port_that_is_taken_is_named_with_what_to_do() {
     let taken = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = taken.local_addr().unwrap().port().to_string();
-    let output = gpuvitals!().args(["broker", "--port", &port]).output().unwrap();
+    let output = gpuvitals!().args(["broker", "--port", &port]).finished().unwrap();
     let (code, _, errors) = outcome(&output);
     assert_eq!(code, Some(69), "{errors}");
     assert!(errors.contains(&port) && errors.contains("--port 0 takes a free one"), "{errors}");

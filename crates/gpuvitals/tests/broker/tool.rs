@@ -10,7 +10,7 @@ use gpuvitals_core::{BatchBuilder, Identity, IdentityColumn, Origin, Table, wire
 use gpuvitals_queue::{Consumer, ContentType, Frame, Nack, NackKind};
 use gpuvitals_rig::authority::{CertificateAuthority, Pair};
 use gpuvitals_rig::gpuvitals;
-use gpuvitals_rig::program::Process;
+use gpuvitals_rig::program::{Finished as _, Process};
 use gpuvitals_rig::waiting;
 
 use crate::process::{Broker, message, outcome, receive};
@@ -92,7 +92,7 @@ fn an_answer_that_lacks_what_was_done_is_no_success_and_no_question_is_asked_on_
         (r#"{"groups": {"g": {}}}"#, &["remove-group", "t", "g"], "has no number lag; nothing was done"),
     ] {
         let url = answering(body, 1);
-        let output = gpuvitals!().arg("queue").args(arguments).args(["--mq-url", &url]).output().unwrap();
+        let output = gpuvitals!().arg("queue").args(arguments).args(["--mq-url", &url]).finished().unwrap();
         let (code, told, errors) = outcome(&output);
         assert_eq!((code, told), (Some(65), ""), "{arguments:?}: {errors}");
         assert!(errors.contains(words), "{arguments:?}: {errors}");
@@ -102,7 +102,7 @@ fn an_answer_that_lacks_what_was_done_is_no_success_and_no_question_is_asked_on_
 #[test]
 fn a_queue_that_is_not_there_is_named_with_what_to_do() {
     let check = |url: &str, wanted: i32, words: &str| {
-        let output = gpuvitals!().args(["queue", "stats", "--mq-url", url]).output().unwrap();
+        let output = gpuvitals!().args(["queue", "stats", "--mq-url", url]).finished().unwrap();
         let (code, _, errors) = outcome(&output);
         assert_eq!(code, Some(wanted), "{errors}");
         assert!(errors.contains(words), "{errors}");
@@ -139,7 +139,7 @@ fn another_service_than_a_queue_is_not_taken_for_one() {
             )
         });
         for what in [vec!["stats"], vec!["stats", "t"], vec!["topics"], vec!["dead", "t"]] {
-            let output = gpuvitals!().arg("queue").args(&what).args(["--mq-url", &url]).output().unwrap();
+            let output = gpuvitals!().arg("queue").args(&what).args(["--mq-url", &url]).finished().unwrap();
             let (code, told, errors) = outcome(&output);
             assert_eq!((code, told), (Some(64), ""), "{what:?} of {arguments:?}: {errors}");
             assert!(

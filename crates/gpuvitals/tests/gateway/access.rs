@@ -3,6 +3,7 @@
 use gpuvitals_rig::authority::CertificateAuthority;
 use gpuvitals_rig::gpuvitals;
 use gpuvitals_rig::port::Port;
+use gpuvitals_rig::program::Finished as _;
 
 use crate::site::{Gateway, start_with};
 
@@ -16,7 +17,7 @@ fn collectors_with_certificates_and_tokens_are_asked_with_both() {
     let tokens = at("tokens");
     let made = gpuvitals!()
         .args(["token", "create", "gateway", "--scope", "read,subscribe", "--token-file", &tokens])
-        .output();
+        .finished();
     let token = String::from_utf8(made.unwrap().stdout).unwrap();
     std::fs::write(at("token"), token.trim()).unwrap();
     std::fs::set_permissions(at("token"), std::os::unix::fs::PermissionsExt::from_mode(0o600)).unwrap();
@@ -56,7 +57,8 @@ fn collectors_with_certificates_and_tokens_are_asked_with_both() {
 
 /// A token with these scopes, added to a file.
 pub(crate) fn token(file: &str, name: &str, scopes: &str) -> String {
-    let made = gpuvitals!().args(["token", "create", name, "--scope", scopes, "--token-file", file]).output();
+    let made =
+        gpuvitals!().args(["token", "create", name, "--scope", scopes, "--token-file", file]).finished();
     String::from_utf8(made.unwrap().stdout).unwrap().trim().to_owned()
 }
 

@@ -2,7 +2,7 @@
 
 use gpuvitals_rig::gpuvitals;
 use gpuvitals_rig::port::Port;
-use gpuvitals_rig::program::Process;
+use gpuvitals_rig::program::{Finished as _, Process};
 use serde_json::{Value, json};
 
 use crate::site::{Gateway, SECONDS, recording, start};
@@ -181,7 +181,7 @@ fn the_command_line_lists_by_the_one_judgement_as_of_an_instant() {
     up.until("/api/v1/telemetry?limit=1", "all rows", |said| said.json["total"] == 4);
     // The lines of a list that name one of these, as their first words.
     let listed = |question: &[&str], at: &str| {
-        let said = gpuvitals!().args(question).args(["--at", at, "--url", &up.url]).output().unwrap();
+        let said = gpuvitals!().args(question).args(["--at", at, "--url", &up.url]).finished().unwrap();
         assert!(said.status.success(), "{question:?}: {}", String::from_utf8_lossy(&said.stderr));
         let text = String::from_utf8(said.stdout).unwrap();
         let lines = text.lines().filter(|line| line.starts_with("n1 ") || line.starts_with("n2 "));
@@ -198,7 +198,7 @@ fn the_command_line_lists_by_the_one_judgement_as_of_an_instant() {
     assert_eq!(listed(&[hosts, &["--judgement", "unconfirmed"]].concat(), after), ["n2 1 unconfirmed"]);
     let findings = |at: &str| {
         let asked = ["findings", "--at", at, "--json", "--url", &up.url];
-        let said = gpuvitals!().args(asked).output().unwrap();
+        let said = gpuvitals!().args(asked).finished().unwrap();
         let list: Value = serde_json::from_slice(&said.stdout).unwrap();
         list["findings"].as_array().unwrap().iter().map(|one| one["id"].clone()).collect::<Vec<_>>()
     };

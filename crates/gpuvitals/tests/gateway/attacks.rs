@@ -8,7 +8,7 @@ use std::process::Command;
 use std::time::Duration;
 
 use gpuvitals_core::clock;
-use gpuvitals_rig::program::Process;
+use gpuvitals_rig::program::{Finished as _, Process};
 
 use crate::access::token;
 use crate::site::{Gateway, start_with};
@@ -183,7 +183,7 @@ fn addressed(url: &str, host: &str, is_h2: bool, more: &[&str]) -> (u16, String)
     let mut curl = Command::new("curl");
     curl.args(["-sS", "--max-time", "20", "-w", "\n%{http_code}", "-H", &format!("host: {host}")]);
     curl.args(more).arg(url).args(is_h2.then_some("--http2-prior-knowledge"));
-    let said = curl.output().unwrap();
+    let said = curl.finished().unwrap();
     assert!(said.status.success(), "{said:?}");
     let said = String::from_utf8_lossy(&said.stdout).into_owned();
     let (body, status) = said.rsplit_once('\n').unwrap();

@@ -5,6 +5,7 @@ use std::path::Path;
 use gpuvitals_rig::cluster::{Behaviour, Double, NodeSpec, World};
 use gpuvitals_rig::gpuvitals;
 use gpuvitals_rig::port::Port;
+use gpuvitals_rig::program::Finished as _;
 use serde_json::{Value, json};
 
 use crate::site::{Gateway, start};
@@ -81,7 +82,7 @@ fn check(gateway: &Gateway) {
     assert!(health["clusters"]["reason"].as_str().unwrap().contains("cluster east"), "{health}");
     assert_eq!(gateway.ask("/readyz").status, 200);
     for (flags, code) in [(&["health"][..], 69), (&["health", "--ready"], 0)] {
-        let said = gpuvitals!().args(["query", "--url", &gateway.url]).args(flags).output().unwrap();
+        let said = gpuvitals!().args(["query", "--url", &gateway.url]).args(flags).finished().unwrap();
         assert_eq!(said.status.code(), Some(code), "{flags:?}");
     }
     let figures = gateway.text("/metrics");
@@ -221,7 +222,7 @@ fn impossible_clusters_are_an_error_of_the_configuration_and_tokens_are_not_show
     let file = folder.path().join("gpuvitals.yaml");
     let run = |arguments: &[&str], clusters: Value| {
         std::fs::write(&file, json!({"kubernetes": {"clusters": clusters}}).to_string()).unwrap();
-        let out = gpuvitals!().args(arguments).arg("--config").arg(&file).output().unwrap();
+        let out = gpuvitals!().args(arguments).arg("--config").arg(&file).finished().unwrap();
         let text = String::from_utf8([out.stdout, out.stderr].concat()).unwrap();
         assert!(!text.contains(TOKEN), "{text}");
         (out.status.code(), text)

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use gpuvitals_rig::gpuvitals;
 use gpuvitals_rig::port::Port;
 use gpuvitals_rig::postgres::PostgresServer;
+use gpuvitals_rig::program::Finished as _;
 use serde_json::Value;
 
 use crate::answers::check;
@@ -113,7 +114,7 @@ fn a_user_without_the_right_to_make_tables_is_told_what_gives_it_and_needs_no_re
         ("GPUVITALS_DATABASE_DBNAME", "postgres"),
     ];
     let doctor = || {
-        let output = gpuvitals!().envs(settings).args(["doctor", "--json"]).output().unwrap();
+        let output = gpuvitals!().envs(settings).args(["doctor", "--json"]).finished().unwrap();
         let report: Value = serde_json::from_slice(&output.stdout).unwrap();
         let findings = report["findings"].as_array().unwrap().clone();
         let of_database = |finding: &Value| finding["subject"].as_str().unwrap().starts_with("database ");

@@ -7,7 +7,7 @@ use std::process::{Command, Stdio};
 
 use gpuvitals_rig::gpuvitals;
 use gpuvitals_rig::port::Port;
-use gpuvitals_rig::program::Process;
+use gpuvitals_rig::program::{Finished as _, Process};
 
 use crate::site::{Gateway, Said, start_with};
 
@@ -34,7 +34,7 @@ fn with_hosts(hosts: &Path) -> Option<Command> {
         command.arg(hosts);
         command
     };
-    let tried = namespace().arg("true").output();
+    let tried = namespace().arg("true").finished();
     if tried.as_ref().is_ok_and(|output| output.status.success()) {
         let mut command = namespace();
         command.arg(gpuvitals!().get_program());

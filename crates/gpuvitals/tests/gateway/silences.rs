@@ -1,12 +1,13 @@
 //! A silence from the command line, which outlasts the gateway.
 
 use gpuvitals_rig::gpuvitals;
+use gpuvitals_rig::program::Finished as _;
 
 use crate::site::{Gateway, start};
 
 /// What `gpuvitals findings` prints.
 fn findings(gateway: &Gateway, flags: &[&str]) -> String {
-    let said = gpuvitals!().args(["findings", "--url", &gateway.url]).args(flags).output().unwrap();
+    let said = gpuvitals!().args(["findings", "--url", &gateway.url]).args(flags).finished().unwrap();
     assert!(said.status.success(), "{flags:?}: {}", String::from_utf8_lossy(&said.stderr));
     String::from_utf8(said.stdout).unwrap()
 }

@@ -5,7 +5,7 @@ use std::process::Stdio;
 use std::time::Duration;
 
 use gpuvitals_rig::gpuvitals;
-use gpuvitals_rig::program::Process;
+use gpuvitals_rig::program::{Finished as _, Process};
 use gpuvitals_rig::waiting;
 use serde_json::Value;
 
@@ -26,7 +26,7 @@ pub(crate) fn recording(folder: &Path) -> String {
     let file = folder.join("fleet.csv");
     let seconds = format!("{SECONDS}s");
     let simulated =
-        gpuvitals!().args(["simulate", "--gpus", "4", "--hosts", "2", "--duration", &seconds]).output();
+        gpuvitals!().args(["simulate", "--gpus", "4", "--hosts", "2", "--duration", &seconds]).finished();
     std::fs::write(&file, simulated.unwrap().stdout).unwrap();
     file.to_str().unwrap().to_owned()
 }

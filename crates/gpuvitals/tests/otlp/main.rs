@@ -16,6 +16,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use gpuvitals_rig::authority::CertificateAuthority;
+use gpuvitals_rig::program::Finished as _;
 use opentelemetry_proto::tonic::metrics::v1::metric;
 use opentelemetry_proto::tonic::trace::v1::Span;
 
@@ -495,7 +496,7 @@ fn what_cannot_be_is_refused_before_anything_starts() {
         (vec![endpoint, ("OTEL_EXPORTER_OTLP_HEADERS", "a b=s3cret")], "is no header"),
         (vec![endpoint, ("GPUVITALS_OTLP_HEADERS_FILE", file)], "others could read the secret"),
     ] {
-        let output = gpuvitals(&environment, &["broker", "--port", "0"]).output().unwrap();
+        let output = gpuvitals(&environment, &["broker", "--port", "0"]).finished().unwrap();
         let text = String::from_utf8_lossy(&output.stderr);
         assert_eq!(output.status.code(), Some(78), "{environment:?}: {text}");
         assert!(text.contains(words), "{environment:?}: {text}");

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
 use gpuvitals_rig::gpuvitals;
+use gpuvitals_rig::program::Finished as _;
 use gpuvitals_rig::waiting::outcome;
 use serde_json::{Value, json};
 
@@ -16,7 +17,7 @@ fn back_up(folder: &Path) {
     let docs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/store.md");
     let docs = std::fs::read_to_string(docs).unwrap();
     let command = docs.lines().find(|line| line.starts_with("mkdir backup && cp")).unwrap();
-    let copied = Command::new("sh").args(["-e", "-c", command]).current_dir(folder).output().unwrap();
+    let copied = Command::new("sh").args(["-e", "-c", command]).current_dir(folder).finished().unwrap();
     assert!(copied.status.success(), "{copied:?}");
 }
 
@@ -81,7 +82,7 @@ fn the_root_of_the_file_system_and_a_named_pipe_are_refused_and_nobody_waits() {
     let folder = tempfile::tempdir().unwrap();
     let at = |name: &str| folder.path().join(name);
     let (pipe, rows, data) = (at("pipe"), at("rows.csv"), at("data"));
-    assert!(Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+    assert!(Command::new("mkfifo").arg(&pipe).finished().unwrap().status.success());
     let output = at("out.csv");
     let export = ["store", "export", "-o", output.to_str().unwrap()];
     for path in [Path::new("/"), &pipe] {

@@ -4,6 +4,7 @@ use std::fmt::Write;
 use std::path::Path;
 
 use gpuvitals_rig::gpuvitals;
+use gpuvitals_rig::program::Finished as _;
 
 use crate::server::Server;
 
@@ -16,7 +17,7 @@ fn refused(content: &[u8], words: &[&str]) {
         .arg(folder.path().join("data"))
         .arg("--csv")
         .arg(&file)
-        .output()
+        .finished()
         .unwrap();
     let message = String::from_utf8_lossy(&output.stderr).into_owned();
     assert_eq!(output.status.code(), Some(65), "{message}");
@@ -34,7 +35,7 @@ fn a_file_that_is_no_capture_is_refused_with_its_reason() {
 
 #[test]
 fn a_missing_file_says_which() {
-    let output = gpuvitals!().args(["up", "--port", "0", "--csv", "/no/such.csv"]).output().unwrap();
+    let output = gpuvitals!().args(["up", "--port", "0", "--csv", "/no/such.csv"]).finished().unwrap();
     assert!(String::from_utf8_lossy(&output.stderr).contains("/no/such.csv"));
     assert_eq!(output.status.code(), Some(74));
 }
@@ -115,8 +116,8 @@ fn a_file_that_breaks_off_leaves_the_program_up_with_what_was_read() {
         writeln!(rows, "{},gpu_0,{}", 1_767_225_600 + n, n % 90).unwrap();
     }
     std::fs::write(&plain, rows).unwrap();
-    let packed = std::process::Command::new("gzip").arg("-k").arg(&plain).status().unwrap();
-    assert!(packed.success());
+    let packed = std::process::Command::new("gzip").arg("-k").arg(&plain).finished().unwrap();
+    assert!(packed.status.success(), "{packed:?}");
     let cut = folder.path().join("cut.csv.gz");
     let whole = std::fs::read(folder.path().join("rows.csv.gz")).unwrap();
     std::fs::write(&cut, &whole[..whole.len() / 2]).unwrap();
@@ -130,7 +131,7 @@ fn a_file_that_breaks_off_leaves_the_program_up_with_what_was_read() {
 
 #[test]
 fn wrong_command_lines_and_settings_end_with_their_codes() {
-    let code = |arguments: &[&str]| gpuvitals!().args(arguments).output().unwrap().status.code();
+    let code = |arguments: &[&str]| gpuvitals!().args(arguments).finished().unwrap().status.code();
     assert_eq!(code(&["frobnicate"]), Some(64));
     assert_eq!(code(&["up", "--port", "seven"]), Some(64));
     assert_eq!(code(&["--config", "/no/such.yaml", "config", "check"]), Some(78));

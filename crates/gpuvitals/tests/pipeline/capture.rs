@@ -2,9 +2,9 @@
 
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
-use std::process::Stdio;
 
 use gpuvitals_rig::gpuvitals;
+use gpuvitals_rig::program::Finished as _;
 use serde_json::Value;
 
 use crate::server::Server;
@@ -63,8 +63,7 @@ fn survives_a_kill(capture: &Path, check: impl Fn(&Server)) {
 fn twin(folder: &Path) -> PathBuf {
     let output = gpuvitals!()
         .args(["simulate", "--gpus", "247", "--hosts", "31", "--duration", "2s"])
-        .stderr(Stdio::inherit())
-        .output()
+        .finished()
         .unwrap();
     assert!(output.status.success());
     let wide = String::from_utf8(output.stdout).unwrap();

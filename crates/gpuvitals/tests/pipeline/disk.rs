@@ -4,6 +4,7 @@ use std::fmt::Write as _;
 use std::io::Write;
 use std::process::Command;
 
+use gpuvitals_rig::program::Finished as _;
 use gpuvitals_rig::small_disk::SmallDisk;
 use gpuvitals_rig::waiting;
 
@@ -27,8 +28,10 @@ fn a_full_disk_degrades_and_recovers_without_loss() {
 
     // Fill the disk to its last byte, then send the rest.
     let ballast = disk.join("ballast");
-    let filled =
-        Command::new("dd").args(["if=/dev/zero", "bs=64k"]).arg(format!("of={}", ballast.display())).output();
+    let filled = Command::new("dd")
+        .args(["if=/dev/zero", "bs=64k"])
+        .arg(format!("of={}", ballast.display()))
+        .finished();
     assert!(!filled.unwrap().status.success(), "dd stops when the disk is full");
     let writer = std::thread::spawn(move || write_rows(&mut input, 30_000..ROWS));
     let health = server.until("/health", "degraded", |health| health["collector"]["status"] == "degraded");

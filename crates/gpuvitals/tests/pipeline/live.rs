@@ -3,6 +3,7 @@
 use std::process::Command;
 
 use gpuvitals_rig::gpuvitals;
+use gpuvitals_rig::program::Finished as _;
 
 use crate::server::Server;
 
@@ -29,13 +30,13 @@ fn a_watcher_sees_new_rows_and_that_they_are_simulated() {
     let catalogue = server.get("/api/v1/metrics");
     assert!(catalogue["metrics"].as_array().unwrap().iter().any(|metric| metric["column"] == "power_w"));
 
-    let query = gpuvitals!().args(["query", "--url", &server.url, "gpus"]).output().unwrap();
+    let query = gpuvitals!().args(["query", "--url", &server.url, "gpus"]).finished().unwrap();
     let table = String::from_utf8(query.stdout).unwrap();
     assert!(
         table.contains("UTILIZATION %") && table.contains("(simulated)") && table.contains("12 GPUs"),
         "{table}"
     );
-    let health = gpuvitals!().args(["query", "--url", &server.url, "health"]).output().unwrap();
+    let health = gpuvitals!().args(["query", "--url", &server.url, "health"]).finished().unwrap();
     assert!(health.status.success(), "{}", String::from_utf8_lossy(&health.stdout));
     assert_eq!(server.terminate(), Some(0));
 }
@@ -44,7 +45,8 @@ fn a_watcher_sees_new_rows_and_that_they_are_simulated() {
 fn a_second_server_on_the_same_directory_is_refused() {
     let folder = tempfile::tempdir().unwrap();
     let server = Server::start(folder.path(), &[]);
-    let second = gpuvitals!().args(["up", "--port", "0", "--data-dir"]).arg(folder.path()).output().unwrap();
+    let second =
+        gpuvitals!().args(["up", "--port", "0", "--data-dir"]).arg(folder.path()).finished().unwrap();
     assert_eq!(second.status.code(), Some(69));
     assert!(String::from_utf8_lossy(&second.stderr).contains("in use"));
     assert_eq!(server.terminate(), Some(0));
@@ -56,7 +58,7 @@ fn a_taken_port_says_what_to_do() {
     let server = Server::start(folder.path(), &[]);
     let port = server.url.rsplit(':').next().unwrap().to_owned();
     let second = folder.path().join("second");
-    let output = gpuvitals!().args(["up", "--port", &port, "--data-dir"]).arg(second).output().unwrap();
+    let output = gpuvitals!().args(["up", "--port", &port, "--data-dir"]).arg(second).finished().unwrap();
     assert_eq!(output.status.code(), Some(69));
     assert!(String::from_utf8_lossy(&output.stderr).contains("--port 0"));
 }
@@ -66,8 +68,8 @@ fn the_live_end_is_orderly_on_sigint_too() {
     let folder = tempfile::tempdir().unwrap();
     let mut server = Server::start(folder.path(), &["--source", "simulated", "--gpus", "8", "--hosts", "1"]);
     server.until("/stats", "rows", |stats| stats["source"]["rows_stored"].as_u64() > Some(0));
-    let sent = Command::new("kill").args(["-INT", &server.child.id().to_string()]).status().unwrap();
-    assert!(sent.success());
+    let sent = Command::new("kill").args(["-INT", &server.child.id().to_string()]).finished().unwrap();
+    assert!(sent.status.success(), "{sent:?}");
     assert_eq!(gpuvitals_rig::waiting::ended(&mut server.child).code(), Some(0));
     let server = Server::start(folder.path(), &[]);
     assert_eq!(server.get("/api/v1/gpus")["total"], 8);

@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use gpuvitals_rig::gpuvitals;
+use gpuvitals_rig::program::Finished as _;
 use gpuvitals_rig::tree;
 use serde_json::{Value, json};
 
@@ -49,7 +50,8 @@ fn the_gpus_of_the_machine_are_sampled_stored_and_served() {
     let errors = errors.map(|(metric, value)| json!({ "metric": metric, "instance": "umc", "value": value }));
     let answer = server.until(&path, "the errors of its memory", |answer| answer["total"] != 0);
     assert_eq!(details(&answer), errors);
-    let printed = gpuvitals!().args(["query", "--url", &server.url, "rows", "gpu_details"]).output().unwrap();
+    let printed =
+        gpuvitals!().args(["query", "--url", &server.url, "rows", "gpu_details"]).finished().unwrap();
     let printed = String::from_utf8(printed.stdout).unwrap();
     for cells in [["umc", "ras_corrected", "3.0"], ["umc", "ras_uncorrected", "0.0"]] {
         let has_all = |line: &str| cells.iter().all(|cell| line.split_whitespace().any(|word| word == *cell));
@@ -59,7 +61,7 @@ fn the_gpus_of_the_machine_are_sampled_stored_and_served() {
     let held = |answer: &Value| answer["nobody"]["held_gpu_hours"].as_f64() > Some(0.0);
     let used = server.until("/api/v1/jobs", "the first sums, after ten seconds", held);
     assert_eq!((&used["total"], &used["unobserved_gpu_hours"]), (&json!(0), &json!(0.0)));
-    let printed = gpuvitals!().args(["jobs", "--url", &server.url]).output().unwrap();
+    let printed = gpuvitals!().args(["jobs", "--url", &server.url]).finished().unwrap();
     let printed = String::from_utf8(printed.stdout).unwrap();
     assert!(printed.starts_with("0 holders; nobody had 0.0"), "{printed}");
     server.kill();

@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use gpuvitals_rig::gpuvitals;
+use gpuvitals_rig::program::Finished as _;
 use serde_json::Value;
 
 use crate::restore::{fleet, named, store};
@@ -62,7 +63,7 @@ fn a_table_file_that_does_not_fit_is_refused_with_its_name() {
     std::fs::write(&path, "PAR1 and no footer").unwrap();
     let refused = |path: &Path, words: &str| {
         for command in [&["up", "--port", "0"][..], &["stream"]] {
-            let output = gpuvitals!().args(command).arg("--replay").arg(path).output().unwrap();
+            let output = gpuvitals!().args(command).arg("--replay").arg(path).finished().unwrap();
             let said = String::from_utf8_lossy(&output.stderr).into_owned();
             assert_eq!(output.status.code(), Some(65), "{said}");
             assert!(said.contains(&format!("cannot replay {}: {words}", path.display())), "{said}");

@@ -4,6 +4,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
 use gpuvitals_rig::gpuvitals;
+use gpuvitals_rig::program::Finished as _;
+use gpuvitals_rig::waiting::ended;
 use serde_json::Value;
 
 use crate::server::Server;
@@ -13,13 +15,13 @@ const GPUS: u64 = 8;
 /// Rows, all of which are stored.
 pub(crate) fn fleet(folder: &Path, seconds: u64, start: &str) -> PathBuf {
     let path = folder.join("fleet.csv");
-    let status = gpuvitals!()
+    let mut simulated = gpuvitals!()
         .args(["simulate", "--gpus", "8", "--hosts", "2", "--start", start])
         .args(["--duration", &format!("{seconds}s")])
         .stdout(Stdio::from(std::fs::File::create(&path).unwrap()))
-        .status()
+        .spawn()
         .unwrap();
-    assert!(status.success());
+    assert!(ended(&mut simulated).success());
     path
 }
 
@@ -38,7 +40,7 @@ fn rows(server: &Server) -> u64 {
 }
 
 pub(crate) fn run(arguments: &[&str], data: &Path) -> Output {
-    gpuvitals!().args(arguments).arg("--data-dir").arg(data).output().unwrap()
+    gpuvitals!().args(arguments).arg("--data-dir").arg(data).finished().unwrap()
 }
 
 pub(crate) fn named(folder: &Path, start: &str) -> Vec<PathBuf> {
@@ -125,7 +127,7 @@ fn stats_and_check_look_at_a_store_that_is_open_and_find_a_damaged_file() {
 
 /// Copies as in `docs/store.md`.
 fn cp(from: &Path, to: &Path) {
-    let copied = Command::new("cp").arg("-a").arg(from).arg(to).output().unwrap();
+    let copied = Command::new("cp").arg("-a").arg(from).arg(to).finished().unwrap();
     assert!(copied.status.success(), "{copied:?}");
 }
 

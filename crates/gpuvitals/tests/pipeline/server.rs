@@ -6,6 +6,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use gpuvitals_rig::gpuvitals;
+use gpuvitals_rig::program::Finished as _;
 use gpuvitals_rig::waiting;
 use serde_json::Value;
 
@@ -94,8 +95,8 @@ impl Server {
 
     /// SIGTERM; gives the exit code.
     pub(crate) fn terminate(mut self) -> Option<i32> {
-        let status = Command::new("kill").arg(self.child.id().to_string()).status().unwrap();
-        assert!(status.success());
+        let sent = Command::new("kill").arg(self.child.id().to_string()).finished().unwrap();
+        assert!(sent.status.success(), "{sent:?}");
         waiting::ended(&mut self.child).code()
     }
 }

@@ -10,6 +10,7 @@ use std::process::{Command, Output};
 use gpuvitals_core::{IdentityColumn, Table};
 use gpuvitals_record::Data;
 use gpuvitals_rig::gpuvitals;
+use gpuvitals_rig::program::Finished as _;
 use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
 use serde_json::Value;
 
@@ -30,7 +31,7 @@ fn said(output: &Output) -> (String, String) {
 
 /// Runs it to a good end and gives its summary.
 fn summary(command: &mut Command) -> Value {
-    let output = command.args(["--json", "--duration", "500ms"]).output().unwrap();
+    let output = command.args(["--json", "--duration", "500ms"]).finished().unwrap();
     let (stdout, stderr) = said(&output);
     assert!(output.status.success(), "{stderr}");
     serde_json::from_str(&stdout).unwrap()
@@ -202,7 +203,7 @@ fn mask(value: &mut Value) {
 #[test]
 fn the_text_is_for_people_and_says_where_energy_comes_from() {
     let dir = tempfile::tempdir().unwrap();
-    let output = record("rx7900xtx", dir.path()).args(["--duration", "200ms"]).output().unwrap();
+    let output = record("rx7900xtx", dir.path()).args(["--duration", "200ms"]).finished().unwrap();
     let (stdout, stderr) = said(&output);
     for word in ["gpu  model", "W mean/p99/max", "energy of 0: integrated from power", "host n1: cpu"] {
         assert!(stdout.contains(word), "{word} in\n{stdout}");
@@ -217,11 +218,11 @@ fn a_recording_is_overwritten_only_when_asked() {
     summary(&mut record("rx7900xtx", dir.path()));
     let file = dir.path().join("gpu_events.parquet");
     let before = std::fs::read(&file).unwrap();
-    let refused = record("rx7900xtx", dir.path()).args(["--duration", "100ms"]).output().unwrap();
+    let refused = record("rx7900xtx", dir.path()).args(["--duration", "100ms"]).finished().unwrap();
     assert_eq!(refused.status.code(), Some(65));
     assert!(said(&refused).1.contains("--force"), "{}", said(&refused).1);
     assert_eq!(std::fs::read(&file).unwrap(), before);
-    let misspelt = record("rx7900xtx", dir.path()).args(["--force", "--", "pyhton"]).output().unwrap();
+    let misspelt = record("rx7900xtx", dir.path()).args(["--force", "--", "pyhton"]).finished().unwrap();
     assert_eq!(misspelt.status.code(), Some(127), "{}", said(&misspelt).1);
     assert_eq!(std::fs::read(&file).unwrap(), before, "nothing has replaced it");
     summary(record("rx7900xtx", dir.path()).arg("--force"));
@@ -232,7 +233,7 @@ fn a_recording_is_overwritten_only_when_asked() {
 fn without_a_gpu_the_host_is_recorded_and_that_is_said() {
     let (dir, empty) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     let mut command = record("rx7900xtx", dir.path());
-    let output = command.arg("--driver").arg("procfs").args(["--duration", "300ms"]).output().unwrap();
+    let output = command.arg("--driver").arg("procfs").args(["--duration", "300ms"]).finished().unwrap();
     let (stdout, stderr) = said(&output);
     assert!(output.status.success() && stderr.contains("only the host is recorded"), "{stderr}");
     assert!(stdout.contains("0 rows of GPUs"), "{stdout}");
@@ -244,7 +245,7 @@ fn without_a_gpu_the_host_is_recorded_and_that_is_said() {
         .arg(empty.path())
         .arg("--output")
         .arg(empty.path().join("out"))
-        .output()
+        .finished()
         .unwrap();
     assert_eq!(nothing.status.code(), Some(69), "{}", said(&nothing).1);
     assert!(!empty.path().join("out").exists(), "nothing was begun");
@@ -254,7 +255,7 @@ fn without_a_gpu_the_host_is_recorded_and_that_is_said() {
 fn what_cannot_be_is_refused_before_anything_is_begun() {
     let dir = tempfile::tempdir().unwrap();
     let check = |arguments: &[&str], code: i32| {
-        let output = record("rx7900xtx", &dir.path().join("out")).args(arguments).output().unwrap();
+        let output = record("rx7900xtx", &dir.path().join("out")).args(arguments).finished().unwrap();
         assert_eq!(output.status.code(), Some(code), "{arguments:?}: {}", said(&output).1);
         assert!(!dir.path().join("out").exists(), "{arguments:?}");
     };
@@ -263,9 +264,9 @@ fn what_cannot_be_is_refused_before_anything_is_begun() {
     check(&["--duration", "soon"], 64);
     check(&["--duration", "1s", "--", "true"], 64);
     check(&["--sysfs", "/nonexistent"], 64);
-    let output = gpuvitals!().args(["repair"]).arg(dir.path()).output().unwrap();
+    let output = gpuvitals!().args(["repair"]).arg(dir.path()).finished().unwrap();
     assert_eq!(output.status.code(), Some(65), "{}", said(&output).1);
-    let output = gpuvitals!().args(["mark", "x", "--socket", "/nonexistent"]).output().unwrap();
+    let output = gpuvitals!().args(["mark", "x", "--socket", "/nonexistent"]).finished().unwrap();
     assert_eq!(output.status.code(), Some(69), "{}", said(&output).1);
-    assert_eq!(gpuvitals!().args(["mark", "x"]).output().unwrap().status.code(), Some(64));
+    assert_eq!(gpuvitals!().args(["mark", "x"]).finished().unwrap().status.code(), Some(64));
 }

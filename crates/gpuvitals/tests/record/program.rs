@@ -5,6 +5,7 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
 use gpuvitals_rig::gpuvitals;
+use gpuvitals_rig::program::Finished as _;
 use gpuvitals_rig::waiting::{ended, outcome, until, within};
 use rustix::process::{Pid, Signal, kill_process};
 
@@ -46,7 +47,8 @@ fn texts(directory: &Path) -> Vec<String> {
 fn the_exit_code_of_the_command_is_passed_on_and_the_files_are_whole() {
     for (script, code) in [("exit 0", 0), ("exit 7", 7), ("kill -KILL $$", 137), ("kill -TERM $$", 143)] {
         let dir = tempfile::tempdir().unwrap();
-        let output = record("rx7900xtx", dir.path()).args(["-q", "--", "sh", "-c", script]).output().unwrap();
+        let output =
+            record("rx7900xtx", dir.path()).args(["-q", "--", "sh", "-c", script]).finished().unwrap();
         assert_eq!(output.status.code(), Some(code), "{script}");
         for name in ["gpu_events.parquet", "system_events.parquet", "marks.parquet"] {
             assert!(rows(&dir.path().join(name)) >= 0);
@@ -54,12 +56,12 @@ fn the_exit_code_of_the_command_is_passed_on_and_the_files_are_whole() {
         assert!(!dir.path().join("unfinished").exists());
     }
     let dir = tempfile::tempdir().unwrap();
-    let output = record("rx7900xtx", dir.path()).args(["--", "no-such-command"]).output().unwrap();
+    let output = record("rx7900xtx", dir.path()).args(["--", "no-such-command"]).finished().unwrap();
     assert_eq!(output.status.code(), Some(127));
     assert!(said(&output).1.contains("no-such-command"));
     assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0, "no recording of nothing");
     let output =
-        record("rx7900xtx", &dir.path().join("runs/1")).args(["--", "no-such-command"]).output().unwrap();
+        record("rx7900xtx", &dir.path().join("runs/1")).args(["--", "no-such-command"]).finished().unwrap();
     assert_eq!(output.status.code(), Some(127));
     assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0, "the directories it made are gone");
 }
@@ -123,20 +125,20 @@ fn killed_it_is_repaired_by_the_command() {
     let _stdout = wait_for(child.stdout.take().unwrap(), "ready");
     let journal = dir.path().join("unfinished/gpu_events.000001.rows");
     until("rows", || std::fs::metadata(&journal).map_or(0, |meta| meta.len()), |length| *length > 0);
-    let refused = gpuvitals!().arg("repair").arg(dir.path()).output().unwrap();
+    let refused = gpuvitals!().arg("repair").arg(dir.path()).finished().unwrap();
     assert_eq!(refused.status.code(), Some(69), "it still runs");
     child.kill().unwrap();
     drop(child.stdin.take());
     ended(&mut child);
 
-    let refused = record("rx7900xtx", dir.path()).args(["--duration", "100ms"]).output().unwrap();
+    let refused = record("rx7900xtx", dir.path()).args(["--duration", "100ms"]).finished().unwrap();
     assert_eq!(refused.status.code(), Some(65));
     assert!(said(&refused).1.contains("gpuvitals repair"), "{}", said(&refused).1);
-    let repaired = gpuvitals!().arg("repair").arg(dir.path()).output().unwrap();
+    let repaired = gpuvitals!().arg("repair").arg(dir.path()).finished().unwrap();
     assert!(repaired.status.success(), "{}", said(&repaired).1);
     assert!(said(&repaired).0.contains("repaired"));
     assert!(rows(&dir.path().join("gpu_events.parquet")) > 0);
-    let again = gpuvitals!().arg("repair").arg(dir.path()).output().unwrap();
+    let again = gpuvitals!().arg("repair").arg(dir.path()).finished().unwrap();
     assert!(again.status.success() && said(&again).0.contains("nothing to do"));
 }
 
@@ -162,7 +164,7 @@ fn a_full_disk_ends_the_recording_and_what_was_written_is_given_back() {
         });
         assert_eq!(ended(&mut child).code(), Some(code), "{rest}");
         assert!(rest.contains("gpuvitals repair") && rest.contains("File too large"), "{rest}");
-        let repaired = gpuvitals!().arg("repair").arg(dir.path()).output().unwrap();
+        let repaired = gpuvitals!().arg("repair").arg(dir.path()).finished().unwrap();
         assert!(repaired.status.success(), "{}", said(&repaired).1);
         assert!(said(&repaired).0.contains(" 0 bytes were no whole record"), "{}", said(&repaired).0);
         assert!(rows(&dir.path().join("gpu_events.parquet")) > 0);

@@ -5,6 +5,7 @@ use std::path::Path;
 
 use gpuvitals_rig::authority::CertificateAuthority;
 use gpuvitals_rig::gpuvitals;
+use gpuvitals_rig::program::Finished as _;
 
 use super::Agent;
 use super::receiver::Receiver;
@@ -92,7 +93,7 @@ fn files_that_cannot_be_used_are_said_at_the_start() {
         command.args(["agent", "--port", "0", "--driver", "simulated"]);
         command.env("GPUVITALS_REMOTE_WRITE_URL", "https://127.0.0.1:9/");
         command.env(format!("GPUVITALS_REMOTE_WRITE_{variable}"), value);
-        let output = command.output().unwrap();
+        let output = command.finished().unwrap();
         let said = String::from_utf8_lossy(&output.stderr);
         assert_eq!(output.status.code(), Some(code), "{variable}: {said}");
         assert!(said.contains(words) && !said.contains("s3cret"), "{said}");

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use gpuvitals_rig::port::Port;
-use gpuvitals_rig::program::Process;
+use gpuvitals_rig::program::{Finished as _, Process};
 use serde_json::Value;
 
 use crate::losses::Pipeline;
@@ -23,8 +23,13 @@ impl FailingDisk {
         let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/streaming/failing_disk.c");
         let library = folder.join("failing_disk.so");
         let compiler = std::env::var_os("CC").unwrap_or_else(|| "cc".into());
-        let made = Command::new(compiler).args(["-shared", "-fPIC", "-o"]).arg(&library).arg(source).status();
-        assert!(made.unwrap().success());
+        let made = Command::new(compiler)
+            .args(["-shared", "-fPIC", "-o"])
+            .arg(&library)
+            .arg(source)
+            .finished()
+            .unwrap();
+        assert!(made.status.success(), "{made:?}");
         Self { library, flag: folder.join("fails") }
     }
 

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::process::Command;
 
 use gpuvitals_rig::port::Port;
-use gpuvitals_rig::program::Process;
+use gpuvitals_rig::program::{Finished as _, Process};
 use gpuvitals_rig::small_disk::SmallDisk;
 use gpuvitals_rig::waiting::PATIENCE;
 
@@ -149,8 +149,8 @@ fn rows_of_a_collector_whose_disk_is_full_and_that_is_killed_are_no_dead_letters
             collector.says("rows cannot be stored");
             collector.kill();
         }
-        let larger = Command::new("mount").args(["-o", "remount,size=256m"]).arg(&disk).status();
-        assert!(larger.unwrap().success());
+        let larger = Command::new("mount").args(["-o", "remount,size=256m"]).arg(&disk).finished().unwrap();
+        assert!(larger.status.success(), "{larger:?}");
         let collector = pipeline.collector();
         pipeline.check(collector);
     }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use gpuvitals_queue::link::{Client, Credentials};
 use gpuvitals_queue::{Consumer as _, ConsumerOptions, ContentType, Encoding};
 use gpuvitals_rig::port::Port;
-use gpuvitals_rig::program::Process;
+use gpuvitals_rig::program::{Finished as _, Process};
 use gpuvitals_rig::waiting;
 use gpuvitals_rig::waiting::PATIENCE;
 use serde_json::{Value, json};
@@ -211,7 +211,8 @@ fn a_signal_ends_what_still_waits_for_its_standard_input() {
         // Held, since to wait for a child closes its input.
         let _input = child.stdin.take();
         let id = child.id().to_string();
-        assert!(std::process::Command::new("kill").args(["-s", "TERM", &id]).status().unwrap().success());
+        let sent = std::process::Command::new("kill").args(["-s", "TERM", &id]).finished().unwrap();
+        assert!(sent.status.success(), "{sent:?}");
         assert_eq!(gpuvitals_rig::waiting::ended(&mut child).code(), Some(0), "{arguments:?}");
     }
 }
@@ -238,8 +239,7 @@ fn what_cannot_be_streamed_ends_with_its_code() {
         let output = std::process::Command::new(env!("CARGO_BIN_EXE_gpuvitals"))
             .env_clear()
             .args(&arguments)
-            .stdin(Stdio::null())
-            .output()
+            .finished()
             .unwrap();
         let said = String::from_utf8_lossy(&output.stderr);
         assert_eq!(output.status.code(), Some(code), "{arguments:?}: {said}");

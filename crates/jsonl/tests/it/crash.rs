@@ -8,6 +8,7 @@ use gpuvitals_core::{Status, causes};
 use gpuvitals_jsonl::{Jsonl, JsonlConfig, JsonlError};
 use gpuvitals_log::fault::{Fault, FaultDisk, Op};
 use gpuvitals_log::{Durability, Log, LogConfig};
+use gpuvitals_rig::waiting::within;
 use proptest::prelude::*;
 
 use crate::support::{Kept, Row, batch, read};
@@ -204,7 +205,8 @@ async fn a_record_that_cannot_be_read_refuses_to_open_and_stays() {
         let log_config = LogConfig { segment_len: config.segment_bytes, spares: 0, ..LogConfig::default() };
         let (log, recovery) = Log::open(disk.clone(), log_config.clone()).unwrap();
         let next = recovery.next_sequence;
-        let appended = log.append(kind, payload.into(), Durability::Synced).wait().unwrap();
+        let ticket = log.append(kind, payload.into(), Durability::Synced);
+        let appended = within("the outcome of an append", move || ticket.wait()).unwrap();
         assert_eq!(appended.sequence, next);
         log.close().unwrap();
 

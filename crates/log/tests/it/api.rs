@@ -3,10 +3,14 @@
 use std::io::ErrorKind;
 use std::sync::{Arc, Mutex, mpsc};
 
-use crate::bench::{append, commit_here, heard, open, open_with, payload, records, reread, sequences, tiny};
+use crate::bench::{
+    append, append_all, commit_here, open, open_with, outcome_of, payload, records, reread, sequences,
+    success_of, tiny,
+};
 use bytes::Bytes;
 use gpuvitals_log::fault::{Fault, FaultDisk, Op};
 use gpuvitals_log::{Appended, CommitOn, Disk, Durability, FsDisk, Log, LogConfig, LogError, Shorter};
+use gpuvitals_rig::waiting::received;
 use proptest::collection::vec;
 use proptest::prelude::{ProptestConfig, any, prop_assert_eq, proptest};
 
@@ -26,7 +30,7 @@ proptest! {
                 log = open(&disk).0;
             }
             let durability = if *synced { Durability::Synced } else { Durability::Written };
-            log.append(*kind, payload.clone().into(), durability).wait().expect("append");
+            success_of(log.append(*kind, payload.clone().into(), durability));
         }
         log.close().expect("close");
         let (_log, recovery) = open(&disk);
@@ -82,16 +86,16 @@ fn concurrent_appends_share_a_sync() {
             std::thread::spawn(move || {
                 let ticket = log.append(1, Bytes::from(vec![number; 20]), Durability::Synced);
                 submitted.send(()).expect("send");
-                ticket.wait().expect("append")
+                success_of(ticket)
             })
         })
         .collect();
     for _ in 0..8 {
-        heard("a thread that has appended", &all_submitted);
+        received("a thread that has appended", &all_submitted);
     }
     assert_eq!(log.stats().queued, 8);
     disk.release_syncs();
-    assert_eq!(first.wait().expect("append").sequence, 2);
+    assert_eq!(success_of(first).sequence, 2);
     let mut found: Vec<u64> =
         threads.into_iter().map(|thread| thread.join().expect("join").sequence).collect();
     found.sort_unstable();
@@ -105,18 +109,18 @@ fn written_records_ride_with_the_next_sync() {
     let disk = FaultDisk::new();
     let (log, _) = open(&disk);
     for number in 1..=3 {
-        log.append(1, payload(number), Durability::Written).wait().expect("append");
+        success_of(log.append(1, payload(number), Durability::Written));
     }
     assert_eq!(log.stats().syncs, 0);
-    assert_eq!(sequences(&reread(&disk.crashed(0))), []);
+    assert!(sequences(&reread(&disk.crashed(0))).is_empty());
     append(&log, 4);
     assert_eq!(log.stats().syncs, 1);
     assert_eq!(sequences(&reread(&disk.crashed(0))), [1, 2, 3, 4]);
-    log.append(1, payload(5), Durability::Written).wait().expect("append");
+    success_of(log.append(1, payload(5), Durability::Written));
     assert_eq!(log.sync().expect("sync"), 6);
     assert_eq!(log.sync().expect("sync"), 6);
     assert_eq!(log.stats().syncs, 2);
-    log.append(1, payload(6), Durability::Written).wait().expect("append");
+    success_of(log.append(1, payload(6), Durability::Written));
     log.close().expect("close");
     assert_eq!(sequences(&reread(&disk.crashed(0))), [1, 2, 3, 4, 5, 6]);
 }
@@ -130,7 +134,7 @@ fn a_full_disk_refuses_and_recovers() {
     let mut acknowledged = vec![1];
     let mut number = 2;
     let error = loop {
-        match log.append(1, payload(number), Durability::Synced).wait() {
+        match outcome_of(log.append(1, payload(number), Durability::Synced)) {
             Ok(appended) => acknowledged.push(appended.sequence),
             Err(error) => break error,
         }
@@ -140,7 +144,7 @@ fn a_full_disk_refuses_and_recovers() {
         matches!(&error, LogError::Write { source, .. } if source.kind() == ErrorKind::StorageFull),
         "{error}"
     );
-    let refused = log.append(1, Bytes::from(vec![9; 2000]), Durability::Synced).wait();
+    let refused = outcome_of(log.append(1, Bytes::from(vec![9; 2000]), Durability::Synced));
     assert!(matches!(refused, Err(LogError::Write { .. })));
     assert_eq!(log.stats().write_failures, 2);
     assert_eq!(sequences(&reread(&disk.crashed(1))), acknowledged);
@@ -160,7 +164,7 @@ fn a_segment_that_cannot_be_made_is_tried_again() {
         let disk = FaultDisk::new();
         let (log, _) = open(&disk);
         disk.fail_call(Some(op), calls_before, Fault::Error(ErrorKind::StorageFull));
-        let refused = log.append(1, payload(1), Durability::Synced).wait();
+        let refused = outcome_of(log.append(1, payload(1), Durability::Synced));
         assert!(matches!(refused, Err(LogError::Write { .. })), "{op:?}");
         assert_eq!(append(&log, 1), 1);
         log.close().expect("close");
@@ -174,7 +178,7 @@ fn a_short_write_is_continued() {
     let (log, _) = open(&disk);
     for _ in 0..20 {
         disk.fail_call(Some(Op::Write), 0, Fault::Short);
-        log.append(1, payload(7), Durability::Synced).wait().expect("append");
+        success_of(log.append(1, payload(7), Durability::Synced));
     }
     assert_eq!(reread(&disk.crashed(0)).len(), 20);
 }
@@ -187,10 +191,10 @@ fn a_failed_sync_poisons_until_reopened() {
         append(&log, 1);
         disk.fail_all(op, Some(ErrorKind::Other));
         // Big enough for a new segment, so that all three calls are made.
-        let failed = log.append(1, Bytes::from(vec![1; 3000]), Durability::Synced).wait();
+        let failed = outcome_of(log.append(1, Bytes::from(vec![1; 3000]), Durability::Synced));
         assert!(matches!(failed, Err(LogError::Poisoned { .. })), "{op:?}: {failed:?}");
         disk.fail_all(op, None);
-        let refused = log.append(1, payload(2), Durability::Written).wait();
+        let refused = outcome_of(log.append(1, payload(2), Durability::Written));
         assert!(matches!(refused, Err(LogError::Poisoned { .. })), "{op:?}");
         assert!(matches!(log.sync(), Err(LogError::Poisoned { .. })));
         assert!(matches!(log.truncate_before(1), Err(LogError::Poisoned { .. })));
@@ -213,7 +217,7 @@ fn what_recovery_serves_survives_the_next_crash() {
     let (log, _) = open(&disk);
     append(&log, 1);
     disk.fail_call(Some(Op::SyncData), 0, Fault::Error(ErrorKind::Other));
-    assert!(log.append(1, payload(2), Durability::Synced).wait().is_err());
+    assert!(outcome_of(log.append(1, payload(2), Durability::Synced)).is_err());
     drop(log);
     assert_eq!(sequences(&reread(&disk.crashed(0))), [1], "the sync had lost it");
     let served = sequences(&reread(&disk));
@@ -228,7 +232,7 @@ fn a_failed_rollback_poisons() {
     append(&log, 1);
     disk.fail_all(Op::Write, Some(ErrorKind::Other));
     disk.fail_all(Op::SetLen, Some(ErrorKind::Other));
-    let failed = log.append(1, payload(2), Durability::Synced).wait();
+    let failed = outcome_of(log.append(1, payload(2), Durability::Synced));
     assert!(matches!(failed, Err(LogError::Poisoned { .. })), "{failed:?}");
 }
 
@@ -249,10 +253,10 @@ fn a_lone_record_is_committed_by_its_caller_and_others_by_the_writer() {
     let (log, _) = open(&disk);
     let here = std::thread::current().id();
     // No segment yet: making one is the writer's.
-    let (thread, first) = heard("an answer", &append_reporting_thread(&log, 1));
+    let (thread, first) = received("an answer", &append_reporting_thread(&log, 1));
     assert!(thread != here && first.sequence == 1);
     // The writer has answered before it goes to sleep: until then it also takes the next one.
-    let outcomes = (2..1_000).map(|number| heard("an answer", &append_reporting_thread(&log, number)));
+    let outcomes = (2..1_000).map(|number| received("an answer", &append_reporting_thread(&log, number)));
     let lone = outcomes.map(|(thread, told)| (thread == here, told.sequence)).find(|(is_here, _)| *is_here);
     let (_, last) = lone.expect("an answer within the call");
     let counts = |log: &Log| (log.stats().groups, log.stats().syncs);
@@ -264,8 +268,8 @@ fn a_lone_record_is_committed_by_its_caller_and_others_by_the_writer() {
     let behind = append_reporting_thread(&log, last + 2);
     assert!(behind.try_recv().is_err());
     disk.release_syncs();
-    assert_eq!(held.wait().expect("append").sequence, last + 1);
-    let (thread, behind) = heard("an answer", &behind);
+    assert_eq!(success_of(held).sequence, last + 1);
+    let (thread, behind) = received("an answer", &behind);
     assert!(thread != here && behind.sequence == last + 2);
     // Several enqueued records go to the writer too, as one group. The writer is held at the record before them:
     // it may still be awake and would take the first alone.
@@ -281,9 +285,9 @@ fn a_lone_record_is_committed_by_its_caller_and_others_by_the_writer() {
     }
     log.commit(CommitOn::Caller);
     disk.release_syncs();
-    assert_eq!(held.wait().expect("append").sequence, last + 3);
+    assert_eq!(success_of(held).sequence, last + 3);
     for _ in 0..2 {
-        let (thread, outcome) = heard("an answer", &outcomes);
+        let (thread, outcome) = received("an answer", &outcomes);
         assert!(thread != here && outcome.is_ok());
     }
     assert_eq!(log.stats().groups, groups + 2);
@@ -296,8 +300,7 @@ fn a_lone_record_is_committed_by_its_caller_and_others_by_the_writer() {
 fn a_shorter_part_is_written_in_its_segment_alone() {
     let disk = FaultDisk::new();
     let (log, _) = open(&disk);
-    let first =
-        log.append(1, Bytes::from_static(b"the first record"), Durability::Synced).wait().expect("append");
+    let first = success_of(log.append(1, Bytes::from_static(b"the first record"), Durability::Synced));
     let write = |segment: u64, part: &'static [u8]| {
         let (done, outcome) = mpsc::sync_channel(1);
         let told = Box::new(move |result: Result<Appended, LogError>| {
@@ -307,7 +310,7 @@ fn a_shorter_part_is_written_in_its_segment_alone() {
         let shorter = Shorter { segment, part: Bytes::from_static(part) };
         log.enqueue_with(1, payload, Some(shorter), Durability::Synced, told);
         log.commit(CommitOn::Writer);
-        let place = heard("an answer", &outcome).place;
+        let place = received("an answer", &outcome).place;
         let read = log.read(place).expect("a record").payload;
         assert_eq!(read.len(), place.payload_len());
         (place, read)
@@ -357,7 +360,7 @@ fn what_was_written_before_is_durable_before_a_segment_goes() {
     for number in 1..=60 {
         append(&log, number);
     }
-    log.append(1, payload(61), Durability::Written).wait().expect("append");
+    success_of(log.append(1, payload(61), Durability::Written));
     assert!(log.truncate_before(40).expect("truncate") > 0);
     let (_log, recovery) = open(&disk.crashed(1));
     assert_eq!(sequences(&records(recovery)).last(), Some(&61));
@@ -390,8 +393,8 @@ fn the_queue_is_bounded() {
     log.append_exceeding_with(1, vec![0; 2000].into(), Durability::Synced, done);
     assert_eq!((log.stats().queued, log.stats().refused), (5, 1));
     disk.release_syncs();
-    assert_eq!(held.wait().expect("append").sequence, 2);
-    assert_eq!(heard("an answer", &told).expect("append").sequence, 7);
+    assert_eq!(success_of(held).sequence, 2);
+    assert_eq!(received("an answer", &told).expect("append").sequence, 7);
     log.close().expect("close");
     let outcomes: Vec<u64> =
         outcomes.lock().expect("lock").drain(..).map(|outcome| outcome.expect("append").sequence).collect();
@@ -403,10 +406,10 @@ fn a_record_that_fits_no_segment_is_refused() {
     let disk = FaultDisk::new();
     let (log, _) = open(&disk);
     let max = 4096 - 1024 - 24;
-    let refused = log.append(1, vec![0; max + 1].into(), Durability::Synced).wait();
+    let refused = outcome_of(log.append(1, vec![0; max + 1].into(), Durability::Synced));
     assert!(matches!(refused, Err(LogError::TooLarge { max: 3048, .. })), "{refused:?}");
-    assert_eq!(log.append(1, vec![1; max].into(), Durability::Synced).wait().expect("append").sequence, 1);
-    assert_eq!(log.append(1, vec![2; max].into(), Durability::Synced).wait().expect("append").sequence, 2);
+    assert_eq!(success_of(log.append(1, vec![1; max].into(), Durability::Synced)).sequence, 1);
+    assert_eq!(success_of(log.append(1, vec![2; max].into(), Durability::Synced)).sequence, 2);
     assert_eq!(log.stats().segments, 2);
 }
 
@@ -464,7 +467,7 @@ fn a_closed_log_refuses() {
     append(&log, 1);
     log.close().expect("close");
     log.close().expect("close again");
-    assert!(matches!(log.append(1, payload(1), Durability::Synced).wait(), Err(LogError::Closed)));
+    assert!(matches!(outcome_of(log.append(1, payload(1), Durability::Synced)), Err(LogError::Closed)));
     assert!(matches!(log.sync(), Err(LogError::Closed)));
     assert!(matches!(log.truncate_before(9), Err(LogError::Closed)));
 }
@@ -485,19 +488,13 @@ fn a_callback_may_hold_the_last_handle() {
         }),
     );
     drop(log);
-    assert_eq!(heard("an answer", &outcome).expect("append").sequence, 1);
+    assert_eq!(received("an answer", &outcome).expect("append").sequence, 1);
 }
 
 #[test]
 fn settings_out_of_range_are_refused() {
     let refused = Log::open(FaultDisk::new(), LogConfig { segment_len: 100, ..LogConfig::default() });
     assert!(matches!(refused, Err(LogError::Config { field: "segment_len", value: 100, least: 4096, .. })));
-}
-
-/// Appends numbers, and returns their places.
-fn append_all(log: &Log, numbers: std::ops::RangeInclusive<u64>) -> Vec<Appended> {
-    let tickets: Vec<_> = numbers.map(|number| log.append(9, payload(number), Durability::Synced)).collect();
-    tickets.into_iter().map(|ticket| ticket.wait().expect("append")).collect()
 }
 
 #[test]

@@ -1,11 +1,11 @@
 //! The bench the log is tested on: small logs on a disk that can fail.
 
-use std::sync::mpsc::Receiver;
-use std::time::Duration;
-
 use bytes::Bytes;
 use gpuvitals_log::fault::FaultDisk;
-use gpuvitals_log::{Appended, CommitOn, Disk, Durability, Log, LogConfig, LogError, Record, Recovery};
+use gpuvitals_log::{
+    Appended, CommitOn, Disk, Durability, Log, LogConfig, LogError, Record, Recovery, Ticket,
+};
+use gpuvitals_rig::waiting::{received, within};
 
 /// Small enough that a few records roll a segment.
 pub(crate) fn tiny() -> LogConfig {
@@ -33,9 +33,14 @@ pub(crate) fn payload(number: u64) -> Bytes {
     number.to_le_bytes().into_iter().cycle().take(len).collect::<Vec<u8>>().into()
 }
 
-/// What a callback tells.
-pub(crate) fn heard<T>(what: &str, outcome: &Receiver<T>) -> T {
-    outcome.recv_timeout(Duration::from_mins(2)).unwrap_or_else(|error| panic!("{what} never came: {error}"))
+/// What comes of an append.
+pub(crate) fn outcome_of(ticket: Ticket) -> Result<Appended, LogError> {
+    within("the outcome of an append", move || ticket.wait())
+}
+
+/// The same for one that does not fail.
+pub(crate) fn success_of(ticket: Ticket) -> Appended {
+    outcome_of(ticket).expect("append")
 }
 
 /// Appends until it is so; the next number.
@@ -50,7 +55,13 @@ pub(crate) fn append_until(log: &Log, what: &str, first: u64, is_so: impl Fn() -
 }
 
 pub(crate) fn append(log: &Log, number: u64) -> u64 {
-    log.append(1, payload(number), Durability::Synced).wait().expect("append").sequence
+    success_of(log.append(1, payload(number), Durability::Synced)).sequence
+}
+
+/// Appends numbers, and returns their places.
+pub(crate) fn append_all(log: &Log, numbers: std::ops::RangeInclusive<u64>) -> Vec<Appended> {
+    let tickets: Vec<_> = numbers.map(|number| log.append(9, payload(number), Durability::Synced)).collect();
+    tickets.into_iter().map(success_of).collect()
 }
 
 pub(crate) fn records(recovery: Recovery) -> Vec<Record> {
@@ -93,5 +104,5 @@ pub(crate) fn commit_here(
         Box::new(move |result| drop(done.send(result))),
     );
     log.commit(CommitOn::Caller);
-    heard("an answer", &outcome)
+    received("an answer", &outcome)
 }

@@ -10,7 +10,7 @@ use bytes::Bytes;
 use gpuvitals_log::fault::{Fault, FaultDisk, Op};
 use gpuvitals_log::{Appended, Durability, Log, LogConfig, LogError, Place};
 
-use crate::bench::{commit_here, files, tiny};
+use crate::bench::{commit_here, files, outcome_of, success_of, tiny};
 
 /// One thing that a program does with the log; all of them wait for their outcome.
 #[derive(Debug, Clone, Copy)]
@@ -199,7 +199,7 @@ impl Run {
                 let number = self.model.next_number();
                 // On the writer's thread and on this one in turn.
                 let outcome = if number.is_multiple_of(2) {
-                    log.append(1, body(number), durability).wait()
+                    outcome_of(log.append(1, body(number), durability))
                 } else {
                     commit_here(&log, 1, body(number), durability)
                 };
@@ -365,7 +365,7 @@ fn the_power_goes_at(calls: u64, spares: u32, pace: u64) -> bool {
         let disk = run.disk.crashed(seed);
         let log = open_and_check(&disk, spares, false, &mut model)
             .unwrap_or_else(|| panic!("call {calls}, {spares} spares, seed {seed}: opens"));
-        log.append(1, body(1_000_000), Durability::Synced).wait().expect("append");
+        success_of(log.append(1, body(1_000_000), Durability::Synced));
     }
     is_off
 }

@@ -6,7 +6,7 @@ use bytes::Bytes;
 use gpuvitals_log::fault::{FaultDisk, SECTOR_LEN};
 use gpuvitals_log::{Disk, Durability, Log, LogConfig, LogError, Record, Recovery};
 
-use crate::bench::{append, open, open_with, payload, records, reread, sequences, tiny};
+use crate::bench::{append, open, open_with, payload, records, reread, sequences, success_of, tiny};
 
 const FIRST: &str = "0000000000000001.wal";
 const HEADER_LEN: usize = 1024;
@@ -324,9 +324,9 @@ fn a_torn_group_is_hidden_and_kept() {
     disk.wait_for_held_sync();
     let group: Vec<_> = (3..=5).map(|number| log.append(1, payload(number), Durability::Synced)).collect();
     disk.release_syncs();
-    held.wait().expect("append");
+    success_of(held);
     for ticket in group {
-        ticket.wait().expect("append");
+        success_of(ticket);
     }
     log.close().expect("close");
     let mut bytes = disk.contents(FIRST).expect("segment");
@@ -377,7 +377,7 @@ fn what_cannot_be_read_before_a_torn_end_is_left_as_it_is() {
     enqueue(&log, 4, Box::new(then));
     drop(enqueue);
     disk.release_syncs();
-    first.wait().expect("append");
+    success_of(first);
     assert!(outcomes.iter().map(|outcome| outcome.expect("append").sequence).eq(2..=7));
     assert_eq!((log.stats().groups, log.stats().syncs), (3, 3));
     log.close().expect("close");
@@ -404,7 +404,7 @@ fn what_a_recycled_file_held_is_not_served() {
     append(&log, 1);
     log.close().expect("close");
     let mut bytes = fresh.contents(FIRST).expect("segment");
-    assert_eq!(serve(&[&bytes[..HEADER_LEN], &old[HEADER_LEN..]].concat()).0, []);
+    assert!(serve(&[&bytes[..HEADER_LEN], &old[HEADER_LEN..]].concat()).0.is_empty());
     bytes.extend_from_slice(&old[bytes.len()..]);
     let (served, recovery) = serve(&bytes);
     assert_eq!((served, lost(&recovery)), (vec![1], vec![]));
@@ -441,7 +441,7 @@ fn a_payload_that_looks_like_a_record_is_not_one() {
     let (log, _) = open_with(disk.clone(), bare());
     append(&log, 1);
     let forged: Bytes = three_records()[HEADER_LEN..].to_vec().into();
-    log.append(1, forged, Durability::Synced).wait().expect("append");
+    success_of(log.append(1, forged, Durability::Synced));
     append(&log, 3);
     log.close().expect("close");
     let second = HEADER_LEN + (24 + payload(1).len()).next_multiple_of(8);

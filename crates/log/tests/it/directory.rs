@@ -4,8 +4,9 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, mpsc};
 
-use crate::bench::{append, append_until, heard, open_with, payload, tiny};
+use crate::bench::{append, append_until, open_with, outcome_of, payload, tiny};
 use gpuvitals_log::{DISPLACED, DirectoryLock, Durability, FsDisk, Log, LogError};
+use gpuvitals_rig::waiting::received;
 
 #[test]
 fn a_log_whose_directory_is_not_in_its_place_answers_nothing_as_synced() {
@@ -25,7 +26,7 @@ fn a_log_whose_directory_is_not_in_its_place_answers_nothing_as_synced() {
         let (log, _) = open_with(FsDisk::under(&lock, &path).expect("disk"), tiny());
         assert_eq!(append(&log, 1), 1);
         displace(&path);
-        let synced = log.append(1, payload(2), Durability::Synced).wait();
+        let synced = outcome_of(log.append(1, payload(2), Durability::Synced));
         let Err(LogError::Poisoned { source, .. }) = synced else { panic!("{synced:?}") };
         assert!(source.to_string().ends_with(DISPLACED), "{source}");
     }
@@ -62,7 +63,7 @@ fn a_log_whose_segment_was_removed_or_cut_answers_nothing_as_synced() {
         let (directory, log) = opened();
         append(&log, 1);
         displace(segments(directory.path()).last().expect("a segment"));
-        let synced = log.append(1, payload(2), Durability::Synced).wait();
+        let synced = outcome_of(log.append(1, payload(2), Durability::Synced));
         let Err(LogError::Poisoned { source, .. }) = synced else { panic!("{synced:?}") };
         assert!(source.to_string().ends_with(DISPLACED), "{source}");
     }
@@ -129,7 +130,7 @@ fn opened() -> (tempfile::TempDir, Log) {
 fn look(log: &Log) -> Result<u64, LogError> {
     let (answer, outcome) = mpsc::sync_channel(1);
     log.check_with(Box::new(move |looked| drop(answer.send(looked))));
-    heard("what it sees", &outcome)
+    received("what it sees", &outcome)
 }
 
 /// The files of the segments in order.

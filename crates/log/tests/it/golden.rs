@@ -7,7 +7,7 @@ use bytes::Bytes;
 use gpuvitals_log::fault::FaultDisk;
 use gpuvitals_log::{Disk, Durability, LogConfig};
 
-use crate::bench::{append, open, open_with, records};
+use crate::bench::{append, open, open_with, outcome_of, records, success_of};
 
 const NAMES: [&str; 3] = ["0000000000000001.wal", "0000000000000006.wal", "000000000000000b.wal"];
 
@@ -51,11 +51,11 @@ fn write_the_files() {
     for part in wanted().chunks(5) {
         let (log, _) = open_with(disk.clone(), LogConfig { fill_len: 0, ..LogConfig::default() });
         for (sequence, kind, payload) in part {
-            let appended = log.append(*kind, payload.clone(), Durability::Synced).wait();
+            let appended = outcome_of(log.append(*kind, payload.clone(), Durability::Synced));
             assert_eq!(appended.expect("append").sequence, *sequence);
         }
         if part.len() < 5 {
-            log.append(1, vec![13; 600].into(), Durability::Written).wait().expect("append");
+            success_of(log.append(1, vec![13; 600].into(), Durability::Written));
         }
         log.close().expect("close");
     }

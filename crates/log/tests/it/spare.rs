@@ -7,7 +7,10 @@ use bytes::Bytes;
 use gpuvitals_log::fault::{Fault, FaultDisk, Op, SECTOR_LEN};
 use gpuvitals_log::{Disk, Durability, FsDisk, Log, LogConfig, LogError, Recovery};
 
-use crate::bench::{append, append_until, files, open, open_with, payload, records, reread, sequences, tiny};
+use crate::bench::{
+    append, append_until, files, open, open_with, outcome_of, payload, records, reread, sequences,
+    success_of, tiny,
+};
 
 const SEGMENT_LEN: usize = 4096;
 
@@ -99,7 +102,7 @@ fn a_roll_onto_a_spare_takes_five_calls() {
     let before =
         [Op::Create, Op::Open, Op::Size, Op::SetLen, Op::Write, Op::SyncData, Op::Rename, Op::SyncDir]
             .map(|op| (op, disk.calls(op)));
-    log.append(1, Bytes::from(vec![1; 3000]), Durability::Synced).wait().expect("append");
+    success_of(log.append(1, Bytes::from(vec![1; 3000]), Durability::Synced));
     assert_eq!(log.stats().segments, 2);
     let calls = before.map(|(op, count)| (op, disk.calls(op) - count));
     let wanted = [
@@ -209,7 +212,7 @@ fn a_full_disk_makes_no_spares_until_there_is_room() {
     let mut acknowledged = Vec::new();
     let refused = loop {
         let number = numbers.next().expect("number");
-        match log.append(1, payload(number), Durability::Synced).wait() {
+        match outcome_of(log.append(1, payload(number), Durability::Synced)) {
             Ok(appended) => acknowledged.push(appended.sequence),
             Err(error) => break error,
         }
@@ -218,7 +221,7 @@ fn a_full_disk_makes_no_spares_until_there_is_room() {
     assert!(is_full(&refused), "{refused}");
     assert!(acknowledged.len() > 20, "what room there was is used: {acknowledged:?}");
     for _ in 0..10 {
-        let refused = log.append(1, payload(7), Durability::Synced).wait().expect_err("full");
+        let refused = outcome_of(log.append(1, payload(7), Durability::Synced)).expect_err("full");
         assert!(is_full(&refused), "{refused}");
     }
     assert_eq!(sequences(&reread(&disk.crashed(3))), acknowledged);
@@ -239,7 +242,7 @@ fn a_spare_takes_the_records_that_a_full_disk_would_refuse() {
     disk.finish_background();
     disk.set_capacity(Some(0));
     let mut number = 2;
-    while log.append(1, payload(number), Durability::Synced).wait().is_ok() {
+    while outcome_of(log.append(1, payload(number), Durability::Synced)).is_ok() {
         number += 1;
     }
     assert_eq!((log.stats().segments, log.stats().spares), (2, 0));
@@ -300,7 +303,7 @@ fn a_real_directory_keeps_a_spare() {
     drop(recovery);
     let record = Bytes::from(vec![5; 5000]);
     for number in 1..=200 {
-        let appended = log.append(1, record.clone(), Durability::Written).wait().expect("append");
+        let appended = success_of(log.append(1, record.clone(), Durability::Written));
         assert_eq!(log.read(appended.place).expect("read").payload, record);
         if number % 40 == 0 {
             assert!(log.truncate_before(number - 20).expect("truncate") > 0);
@@ -309,7 +312,7 @@ fn a_real_directory_keeps_a_spare() {
     let deadline = Instant::now() + Duration::from_secs(20);
     while log.stats().spares == 0 {
         assert!(Instant::now() < deadline, "no spare is made");
-        log.append(1, record.clone(), Durability::Synced).wait().expect("append");
+        success_of(log.append(1, record.clone(), Durability::Synced));
     }
     let last = log.stats().next_sequence - 1;
     log.close().expect("close");

@@ -8,6 +8,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use gpuvitals_promql::{Grid, Outcome, PromAnswer, PromLimits, SeriesLabels, query};
+use gpuvitals_rig::program::Finished as _;
 use serde_json::Value;
 
 use crate::queries::queries;
@@ -32,7 +33,7 @@ impl Prometheus {
         let made = Command::new("promtool")
             .args(["tsdb", "create-blocks-from", "openmetrics"])
             .args([&samples, &folder.join("tsdb")])
-            .output()
+            .finished()
             .unwrap();
         assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
         std::fs::write(folder.join("prometheus.yml"), "").unwrap();

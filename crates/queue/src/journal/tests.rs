@@ -6,6 +6,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use gpuvitals_log::fault::FaultDisk;
 use gpuvitals_log::{Durability, Log, LogConfig, Place};
+use gpuvitals_rig::waiting::within;
 use proptest::collection::vec;
 use proptest::prelude::*;
 
@@ -178,7 +179,8 @@ fn a_checkpoint_replaces_all_but_what_was_under_way() {
     let disk = FaultDisk::new();
     let (log, _) = Log::open(disk.clone(), LogConfig::default()).unwrap();
     let append = |kind, bytes: Bytes| {
-        log.append(kind, bytes, Durability::Synced).wait().unwrap();
+        let ticket = log.append(kind, bytes, Durability::Synced);
+        within("the outcome of an append", move || ticket.wait()).unwrap();
     };
     let frame =
         |offset| record(&Frame::new(ContentType::Json, 3, "xyz").stamped("p", offset), offset, offset);
@@ -237,7 +239,8 @@ fn what() -> impl Strategy<Value = TopicChange> {
 /// A place in a log.
 static PLACE: LazyLock<Place> = LazyLock::new(|| {
     let (log, _) = Log::open(FaultDisk::new(), LogConfig::default()).unwrap();
-    log.append(FRAME, Bytes::new(), Durability::Written).wait().unwrap().place
+    let ticket = log.append(FRAME, Bytes::new(), Durability::Written);
+    within("the outcome of an append", move || ticket.wait()).unwrap().place
 });
 
 proptest! {

@@ -257,8 +257,7 @@ fn promtool(text: &str) {
         .spawn();
     let mut tool = started.expect("promtool runs; scripts/need promtool installs it");
     tool.stdin.take().unwrap().write_all(text.as_bytes()).unwrap();
-    let status = waiting::ended(&mut tool);
-    let output = tool.wait_with_output().unwrap();
+    let output = waiting::outcome(tool);
     let said = [output.stdout, output.stderr].concat();
-    assert!(status.success() && said.is_empty(), "{}", String::from_utf8_lossy(&said));
+    assert!(output.status.success() && said.is_empty(), "{}", String::from_utf8_lossy(&said));
 }

@@ -10,13 +10,15 @@ use gpuvitals_log::fault::FaultDisk;
 use gpuvitals_log::{Durability, Log, LogConfig, Place};
 use gpuvitals_queue::broker::{Fact, JournalRecord, Restored, TakenSequences, TopicState};
 use gpuvitals_queue::{Broker, Frame, Millis, QueueConfig};
+use gpuvitals_rig::waiting::within;
 
 /// A place in some log: nobody reads there.
 fn place() -> Place {
     static PLACE: OnceLock<Place> = OnceLock::new();
     *PLACE.get_or_init(|| {
         let (log, _) = Log::open(FaultDisk::new(), LogConfig::default()).unwrap();
-        log.append(0, Bytes::new(), Durability::Written).wait().unwrap().place
+        let ticket = log.append(0, Bytes::new(), Durability::Written);
+        within("the outcome of an append", move || ticket.wait()).unwrap().place
     })
 }
 

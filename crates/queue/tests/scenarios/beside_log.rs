@@ -12,13 +12,15 @@ use gpuvitals_queue::broker::{Fact, GroupState, JournalRecord, Reserved, TopicCh
 use gpuvitals_queue::{
     Broker, ConsumerOptions, ContentType, Frame, Millis, PublishError, QueueConfig, Start, WhenFull,
 };
+use gpuvitals_rig::waiting::within;
 
 use crate::story::TOPIC;
 
 /// A broker whose log was empty, and a place in some log.
 fn broker(change: impl FnOnce(&mut QueueConfig)) -> (Broker, Place) {
     let (log, _) = Log::open(FaultDisk::new(), LogConfig::default()).unwrap();
-    let place = log.append(1, Bytes::new(), Durability::Written).wait().unwrap().place;
+    let ticket = log.append(1, Bytes::new(), Durability::Written);
+    let place = within("the outcome of an append", move || ticket.wait()).unwrap().place;
     let mut config = QueueConfig::default();
     change(&mut config);
     let mut broker = Broker::beside_log(config, Millis(0));

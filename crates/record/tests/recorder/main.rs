@@ -17,6 +17,7 @@ use gpuvitals_core::ports::{Poll, Source as _};
 use gpuvitals_core::{Batch, Identity, IdentityColumn, MetricId, Table};
 use gpuvitals_inputs::replay::{ReplayConfig, ReplaySource};
 use gpuvitals_record::{Data, RecordError, Recorder, RecorderConfig, repair};
+use gpuvitals_rig::waiting::{ended, within};
 use gpuvitals_sources::machine::Machine;
 use gpuvitals_sources::probe::{Driver, Due, Probe, ProbeError, Reading};
 use gpuvitals_sources::registry::Discovery;
@@ -128,7 +129,8 @@ fn child_that_records_until_it_is_killed() {
     recorder.stop().unwrap();
 }
 
-fn child(directory: &Path) -> (Child, impl Iterator<Item = usize>) {
+/// A process that records, how much it had written by one of its lines, and its other lines: it dies when nobody reads them.
+fn child(directory: &Path, nth: usize) -> (Child, usize, impl Iterator<Item = usize> + use<>) {
     let mut child = Command::new(std::env::current_exe().unwrap())
         .args(["--exact", "child_that_records_until_it_is_killed", "--nocapture"])
         .env("RECORDER_TEST_DIRECTORY", directory)
@@ -138,7 +140,9 @@ fn child(directory: &Path) -> (Child, impl Iterator<Item = usize>) {
         .unwrap();
     let lines = BufReader::new(child.stdout.take().unwrap()).lines();
     let told = |line: std::io::Result<String>| line.unwrap().strip_prefix("written ")?.parse::<usize>().ok();
-    (child, lines.filter_map(told))
+    let mut told = lines.filter_map(told);
+    let (written, rest) = within("rows that it has written", move || (told.nth(nth).unwrap(), told));
+    (child, written, rest)
 }
 
 #[test]
@@ -147,15 +151,18 @@ fn killed_while_it_ends_it_has_every_row_as_well() {
         ["gpu_events.parquet.tmp", "gpu_events.parquet", "system_events.parquet", "marks.parquet", "finished"]
     {
         let dir = tempfile::tempdir().unwrap();
-        let (mut child, mut written) = child(dir.path());
-        let written = written.nth(2).unwrap();
+        let (mut child, written, _rest) = child(dir.path(), 2);
         drop(child.stdin.take());
+        let path = dir.path().join(sight);
         // It may be too quick to be seen: then it is whole, which is as good.
-        while !dir.path().join(sight).exists() && child.try_wait().unwrap().is_none() {
-            std::thread::yield_now();
-        }
+        let mut child = within(sight, move || {
+            while !path.exists() && child.try_wait().unwrap().is_none() {
+                std::thread::yield_now();
+            }
+            child
+        });
         child.kill().unwrap();
-        child.wait().unwrap();
+        ended(&mut child);
         repair(dir.path()).unwrap();
         let all = rows(Data::open(dir.path()).unwrap());
         assert!(all.len() >= written, "{} of {written} at {sight}", all.len());
@@ -169,10 +176,9 @@ fn killed_while_it_ends_it_has_every_row_as_well() {
 fn killed_at_any_moment_it_has_every_row_that_was_written() {
     for nth in [1, 2, 3, 4, 7] {
         let dir = tempfile::tempdir().unwrap();
-        let (mut child, mut written) = child(dir.path());
-        let written = written.nth(nth).unwrap();
+        let (mut child, written, _rest) = child(dir.path(), nth);
         child.kill().unwrap();
-        child.wait().unwrap();
+        ended(&mut child);
         let under_way = rows(Data::open(dir.path()).unwrap());
         // What the files have that anybody may read is the beginning of it.
         let whole: usize = parts(dir.path()).iter().map(|part| parquet_rows(part)).sum();

@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex};
 use crate::support::{HOUR, Model, SECOND, assert_is, batch, contents, copy, grid, quiet, wait_for};
 use gpuvitals_core::Table;
 use gpuvitals_core::history::RowsQuery;
+use gpuvitals_rig::program::Finished as _;
 use gpuvitals_store::{Store, StoreConfig, StoreError, StoreView, check, contents as held, repair};
 use tempfile::TempDir;
 
@@ -216,7 +217,7 @@ async fn a_repair_leaves_a_store_of_another_format_as_it_is() {
 /// Puts a named pipe, which nobody writes into, in the place of a file.
 fn pipe(path: &Path) {
     std::fs::remove_file(path).unwrap();
-    assert!(std::process::Command::new("mkfifo").arg(path).status().unwrap().success());
+    assert!(std::process::Command::new("mkfifo").arg(path).finished().unwrap().status.success());
 }
 
 /// What is done in time; a panic after half a minute.

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use gpuvitals_rig::waiting::retried;
+use gpuvitals_rig::waiting::{received, retried};
 
 use crate::support::{
     HOUR, Model, SECOND, assert_is, assert_steps, batch, copy, grid, open_asking, quiet, wait_for,
@@ -200,7 +200,7 @@ async fn a_merge_that_ends_while_the_store_closes_leaves_no_unlisted_table() {
         let is_merged = |path: &Path| path.to_string_lossy().contains("-L1-");
         if step == FileStep::Rename && path.starts_with(&raw) && is_merged(path) {
             reached.send(()).unwrap();
-            released.lock().unwrap().recv().unwrap();
+            received("the end of the test", &released.lock().unwrap());
         }
         Ok(())
     });
@@ -211,7 +211,7 @@ async fn a_merge_that_ends_while_the_store_closes_leaves_no_unlisted_table() {
         model.add(&rows);
         store.flush().await.unwrap();
     }
-    merging.recv().unwrap();
+    received("a merge", &merging);
     let closing = tokio::spawn({
         let store = store.clone();
         async move { store.close().await }

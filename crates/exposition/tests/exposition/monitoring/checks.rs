@@ -4,11 +4,13 @@ use std::fmt::Write;
 use std::path::Path;
 use std::process::Command;
 
+use gpuvitals_rig::program::Finished as _;
+
 use super::alerts::{GROUPS, RULES, Shown};
 use super::{recording, root, yaml};
 
 fn promtool(args: &[&str], of: &Path) {
-    let output = Command::new("promtool").args(args).arg(of).output();
+    let output = Command::new("promtool").args(args).arg(of).finished();
     let output = output.expect("promtool runs; scripts/need promtool installs it");
     let text = String::from_utf8_lossy(&output.stdout) + String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "promtool {args:?}: {text}");

@@ -4,6 +4,8 @@ use std::fs;
 use std::path::PathBuf;
 use std::process::Command;
 
+use gpuvitals_rig::program::Finished as _;
+
 /// Answers any `--query-gpu` from the capture `gpus`, refuses fields that it lacks, strips units, and notes each call.
 const SCRIPT: &str = r#"#!/bin/sh
 cd "$(dirname "$0")" || exit 1
@@ -38,8 +40,9 @@ impl Tool {
         let tool = Self { dir: tempfile::tempdir().unwrap() };
         // Written by another process: a file that a thread here has open for writing while another one forks is busy.
         let write = "printf %s \"$1\" > \"$2\" && chmod 755 \"$2\"";
-        let written = Command::new("sh").args(["-c", write, "sh", SCRIPT]).arg(tool.path()).status();
-        assert!(written.unwrap().success());
+        let written =
+            Command::new("sh").args(["-c", write, "sh", SCRIPT]).arg(tool.path()).finished().unwrap();
+        assert!(written.status.success(), "{written:?}");
         tool.put("gpus", gpus);
         tool
     }
