@@ -3,7 +3,7 @@ use std::path::Path;
 use gpuvitals_log::fault::{FaultDisk, Op};
 use gpuvitals_queue::link::{Client, Credentials};
 use gpuvitals_queue::{Consumer as _, ContentType, PublishError, Receipt};
-use gpuvitals_rig::waiting::soon;
+use gpuvitals_rig::waiting::{soon, watched};
 use tempfile::TempDir;
 
 use super::*;
@@ -205,12 +205,7 @@ async fn the_disk_holds_at_most_the_limit_with_dead_letters_and_the_oldest_rows_
     let spool = Spool::around(upstream.clone(), queue, SpoolPlace::Disk, clock).await.unwrap();
     for batch in 0..60 {
         hand_over(&spool, batch * 64..(batch + 1) * 64, 8 << 10).await;
-        let let_go = async {
-            while bytes_in(folder.path()) > LIMIT_MIN {
-                tokio::time::sleep(SYNC_PAUSE / 100).await;
-            }
-        };
-        assert!(timeout(LIMIT, let_go).await.is_ok(), "{} bytes", bytes_in(folder.path()));
+        watched("room on the disk", || bytes_in(folder.path()) <= LIMIT_MIN).await;
     }
     let stats = until(&spool, |stats| stats.kept + stats.dropped + stats.dead == 60 * 64).await;
     assert!(stats.dead == 80 && stats.dropped > 2_000 && stats.kept > 100, "{stats:?}");

@@ -12,7 +12,7 @@ use gpuvitals_queue::link::QueueUrl;
 use gpuvitals_rig::waiting;
 use tempfile::TempDir;
 use tokio::sync::{Mutex, MutexGuard, watch};
-use tokio::time::{Instant, sleep, timeout};
+use tokio::time::timeout;
 
 /// One nats-server with JetStream.
 pub(crate) struct Server {
@@ -146,9 +146,6 @@ pub(crate) struct Cluster {
     _turn: MutexGuard<'static, ()>,
 }
 
-/// How long servers may take to find each other and elect a leader on a busy machine.
-const FORMED: Duration = Duration::from_mins(3);
-
 /// A cluster, as soon as no other test has one, whose servers know each other and have a leader: how long that takes is
 /// no test's concern.
 pub(crate) async fn cluster() -> Cluster {
@@ -169,12 +166,9 @@ pub(crate) async fn cluster() -> Cluster {
     for server in &mut servers {
         server.ready().await;
     }
-    let deadline = Instant::now() + FORMED;
     for server in &servers {
-        while !server.is_formed(routes.len()).await {
-            assert!(Instant::now() < deadline, "the servers have not become a cluster");
-            sleep(Duration::from_millis(100)).await;
-        }
+        let is_formed = async || server.is_formed(routes.len()).await.then_some(());
+        waiting::retried("a cluster with a leader", is_formed).await;
     }
     Cluster { servers, _turn: turn }
 }
