@@ -1,4 +1,4 @@
-//! Times of the store's questions over a fleet's hour, as in `reference/store.md`: 1,000 GPUs × 3,600 s × 20 gauges.
+//! Times of the store's questions over a fleet's hour, as `docs/performance.md` has them: 1,000 GPUs × 3,600 s × 20 gauges.
 //!
 //! `cargo run --release -p gpuvitals-store --example query_bench -- [GPUs] [SECONDS] [merged|lived]`
 //!

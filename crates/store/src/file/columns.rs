@@ -1,4 +1,4 @@
-//! Encoding of each column. The choice is measured (`reference/store.md`): noisy values are split into byte
+//! Encoding of each column. The choice is measured (`docs/store.md`): noisy values are split into byte
 //! streams, counts are delta-coded, rarely changing ones use a dictionary.
 
 use arrow_schema::{DataType, Schema};
