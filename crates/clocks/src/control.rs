@@ -158,10 +158,10 @@ pub enum ClockError {
         seen: String,
     },
     /// No GPU has this PCI address any more.
-    #[error("no GPU at {0} any more; nothing was written")]
+    #[error("there is no GPU at {0} any more; nothing was written")]
     Gone(String),
     /// The driver refused, or the device is gone.
-    #[error("{target} <- {text:?}")]
+    #[error("cannot set {target} to {text:?}")]
     Refused {
         /// File or call.
         target: String,

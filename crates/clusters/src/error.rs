@@ -78,7 +78,7 @@ pub(crate) enum ClusterError {
     #[error("the connection broke")]
     Broken(#[source] Arc<dyn std::error::Error + Send + Sync>),
     /// More output than is read.
-    #[error("more than {0} bytes of output")]
+    #[error("the tool wrote more than {0} bytes")]
     TooLong(usize),
     /// The collector is stopping.
     #[error("stopped")]

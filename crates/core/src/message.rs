@@ -35,7 +35,7 @@ pub enum MessageError {
     #[error("the document has {0} messages, more than {ROWS_MAX}")]
     TooMany(usize),
     /// Not JSON, or not a message or an array of them.
-    #[error("not a message {{\"timestamp\", \"fields\"}} or an array of them")]
+    #[error("this is no message {{\"timestamp\", \"fields\"}} and no array of them")]
     Shape(#[source] Option<serde_json::Error>),
     /// Not a time.
     #[error("timestamp: {0}")]

@@ -228,7 +228,7 @@ fn a_table_that_is_not_understood_is_told_with_its_version_by_whoever_reads_it()
     unfilled[..4].copy_from_slice(&[120, 0, 1, 3]);
     for (bytes, words) in [
         (&unknown[..], "gpu_metrics: v1.42 (120 bytes) is not known"),
-        (&[0, 0, 1, 3], "gpu_metrics: v1.3 (0 bytes), never filled"),
+        (&[0, 0, 1, 3], "gpu_metrics: v1.3 (0 bytes) was never filled"),
         (&unfilled, "gpu_metrics: v1.3 (120 bytes), no field of it is filled"),
     ] {
         let tree = with_table(bytes);

@@ -183,7 +183,7 @@ pub enum DialError {
 #[derive(Debug, thiserror::Error)]
 pub enum GetError {
     /// The service cannot be reached, or broke off.
-    #[error("no answer: {0}")]
+    #[error("the service does not answer: {0}")]
     Unreachable(String),
     /// The path is none.
     #[error("cannot make a request of it")]

@@ -100,7 +100,7 @@ pub enum TokenError {
     #[error("line {0} is not NAME SCOPES HASH TIME; gpuvitals token create writes such lines")]
     Line(usize),
     /// Too many tokens.
-    #[error("{0} tokens; {TOKENS_MAX} are the most")]
+    #[error("{0} tokens are more than {TOKENS_MAX}")]
     TooMany(usize),
     /// A name that cannot be used.
     #[error("{0:?} is not a name: 1 to {NAME_LEN_MAX} letters, digits, '-', '_' and '.'")]

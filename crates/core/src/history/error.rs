@@ -64,7 +64,7 @@ pub enum QueryError {
         table: Table,
     },
     /// The history does not keep the data asked for.
-    #[error("not kept: {reason}")]
+    #[error("this is not kept: {reason}")]
     NotKept {
         /// Why not, or what is.
         reason: Cow<'static, str>,

@@ -105,7 +105,7 @@ pub enum PatternError {
     )]
     TooLarge,
     /// No regular expression.
-    #[error("not a regular expression")]
+    #[error("this is no regular expression")]
     Invalid(#[source] regex::Error),
 }
 

@@ -9,10 +9,10 @@ use crate::identity::IdentityError;
 #[derive(Debug, thiserror::Error)]
 pub enum WireError {
     /// The first bytes are not this format's.
-    #[error("not a gpuvitals batch: it does not begin with GVB1")]
+    #[error("this is no gpuvitals batch: it does not begin with GVB1")]
     Magic,
     /// The bytes end early, or a length in them is impossible.
-    #[error("damaged batch: {0}")]
+    #[error("the batch is damaged: {0}")]
     Damaged(&'static str),
     /// One of the limits of the format.
     #[error("batch has {found} {what}, more than {max}")]
@@ -25,7 +25,7 @@ pub enum WireError {
         max: usize,
     },
     /// The compressed body is damaged.
-    #[error("damaged batch: the compressed part does not unpack")]
+    #[error("the batch is damaged: the compressed part does not unpack")]
     Compression(#[source] std::io::Error),
     /// A value outside the catalogue's range.
     #[error("column {column} has a value outside {min} to {max}")]
@@ -38,7 +38,7 @@ pub enum WireError {
         max: f64,
     },
     /// An impossible identity text.
-    #[error("bad identity")]
+    #[error("cannot use an identity")]
     Identity(#[from] IdentityError),
     /// The columns do not form a batch.
     #[error("columns do not make a batch")]

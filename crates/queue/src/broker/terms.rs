@@ -268,10 +268,10 @@ pub enum Wake {
 #[non_exhaustive]
 pub enum PublishError {
     /// The topic's name is refused.
-    #[error("topic for publish")]
+    #[error("cannot publish to a topic of this name")]
     Topic(#[source] NameError),
     /// The producer's id is empty or too long.
-    #[error("producer id of {len} bytes, 1 to 128 are allowed")]
+    #[error("producer id has {len} bytes, 1 to 128 are allowed")]
     ProducerId {
         /// Its length in bytes.
         len: usize,
@@ -379,10 +379,10 @@ impl PublishError {
 #[non_exhaustive]
 pub enum SubscribeError {
     /// The topic's name is refused.
-    #[error("topic to subscribe to")]
+    #[error("cannot subscribe to a topic of this name")]
     Topic(#[source] NameError),
     /// The group's name is refused.
-    #[error("group to subscribe as")]
+    #[error("cannot subscribe as a group of this name")]
     Group(#[source] NameError),
     /// One more topic than the queue allows.
     #[error("queue has its {limit} topics already")]

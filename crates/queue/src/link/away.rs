@@ -23,7 +23,7 @@ pub enum ConnectError {
     #[error("cannot subscribe")]
     Subscribe(#[source] SubscribeError),
     /// An invalid topic or group.
-    #[error("name of the {what}")]
+    #[error("cannot use the name of the {what}")]
     Name {
         /// `topic` or `group`.
         what: &'static str,

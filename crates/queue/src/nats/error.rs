@@ -21,7 +21,7 @@ const ROOM: &str = "its stream holds every message for its max_age, collected or
 #[non_exhaustive]
 pub enum NatsError {
     /// The name of a topic or group is refused.
-    #[error("name in NATS")]
+    #[error("cannot use the name in NATS")]
     Name(#[source] NameError),
     /// A topic that has no stream.
     #[error("topic {0} has no stream in NATS")]

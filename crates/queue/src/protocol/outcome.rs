@@ -191,7 +191,10 @@ mod tests {
             (storage(true), storage(true)),
             (storage(false), storage(false)),
             (PublishError::Closed, PublishError::Unavailable { reason: "queue is shutting down".into() }),
-            (PublishError::Topic(NameError::Empty), malformed("topic for publish: name is empty")),
+            (
+                PublishError::Topic(NameError::Empty),
+                malformed("cannot publish to a topic of this name: name is empty"),
+            ),
             (PublishError::NoMessages, malformed("frame has no messages")),
             (
                 PublishError::TooLarge { messages: 7, bytes: 99 },

@@ -239,6 +239,6 @@ async fn a_url_decides_how_a_queue_is_spoken_to() {
     let refused = client("inproc:").producer(TOPIC).unwrap_err();
     assert_eq!(refused.to_string(), "inproc: is the queue of this process, which has none");
     let refused = places[1].producer("a/b").unwrap_err();
-    assert_eq!(refused.to_string(), "name of the topic");
+    assert_eq!(refused.to_string(), "cannot use the name of the topic");
     rig.stop().await;
 }

@@ -38,12 +38,16 @@ async fn a_call_that_fails_says_which_field_and_when_to_come_again() {
         (
             request("a/b", Some(json("{}"))),
             Code::InvalidArgument,
-            "topic for publish: character '/' at byte 1",
+            "cannot publish to a topic of this name: character '/' at byte 1",
         ),
-        (request("", Some(json("{}"))), Code::InvalidArgument, "topic for publish: name is empty"),
+        (
+            request("", Some(json("{}"))),
+            Code::InvalidArgument,
+            "cannot publish to a topic of this name: name is empty",
+        ),
         (request(TOPIC, None), Code::InvalidArgument, "frame is missing"),
         (request(TOPIC, Some(many())), Code::OutOfRange, "frame of 9 messages"),
-        (request(TOPIC, Some(stamped(""))), Code::InvalidArgument, "producer id of 0 bytes"),
+        (request(TOPIC, Some(stamped(""))), Code::InvalidArgument, "producer id has 0 bytes"),
         (
             request(TOPIC, Some(json("{}"))),
             Code::ResourceExhausted,
@@ -85,7 +89,7 @@ async fn a_refused_frame_does_not_end_its_stream() {
     assert_eq!(said.len(), 5, "{said:?}");
     assert_eq!((&*said[0], &*said[3], &*said[4]), ("0", "0", "1"));
     assert_eq!(said[1], "frame.content_type is missing");
-    assert!(said[2].starts_with("topic for publish: character ' '"), "{}", said[2]);
+    assert!(said[2].starts_with("cannot publish to a topic of this name: character ' '"), "{}", said[2]);
     assert_eq!(rig.queue.topic_stats("other").unwrap().messages, 2);
     rig.stop().await;
 }
@@ -102,8 +106,8 @@ async fn a_stream_without_a_join_or_with_one_that_cannot_be_is_refused() {
         (vec![Some(Ask::Leave(v1::Leave {}))], "the first request is a Join"),
         (vec![None], "the first request is a Join"),
         (vec![Some(join("t", "g", 0))], "join.max_in_flight is 0, at least 1 is needed"),
-        (vec![Some(join("t t", "g", 1))], "topic to subscribe to: character ' '"),
-        (vec![Some(join("t", "", 1))], "group to subscribe as: name is empty"),
+        (vec![Some(join("t t", "g", 1))], "cannot subscribe to a topic of this name: character ' '"),
+        (vec![Some(join("t", "", 1))], "cannot subscribe as a group of this name: name is empty"),
         (vec![Some(join("t", "g", 1)), Some(join("t", "g", 1))], "a second Join on one stream"),
         (vec![Some(join("t", "g", 1)), None], "what is missing"),
         (vec![Some(join("t", "g", 1)), Some(Ask::Nack(no_id))], "id is missing"),

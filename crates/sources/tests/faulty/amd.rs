@@ -52,7 +52,7 @@ fn faults() -> Vec<(Value, &'static str)> {
         (read(Errno::BUSY), "os error 16"),
         (read(Errno::PERM), "os error 1"),
         (json!({"keep": 50}), "but 50 bytes were read"),
-        (json!({"keep": 0}), "0 bytes, too few for a header"),
+        (json!({"keep": 0}), "0 bytes are too few for a header"),
     ]
 }
 

@@ -156,7 +156,7 @@ describe("the page of a GPU", () => {
   });
 
   it("draws what the stream brings where no history is kept, and says why there is nothing older", async () => {
-    const body = { error: "not found", message: "not kept: collector.sinks has no store", code: "not_kept" };
+    const body = { error: "not found", message: "this is not kept: collector.sinks has no store", code: "not_kept" };
     mockApi({ [PATH]: detail(), "/api/v1/query": { status: 404, body } });
     renderAt(`/gpus/${ID}`);
     expect((await screen.findByRole("note", { name: "Incomplete" })).textContent).toContain("collector.sinks has no store");

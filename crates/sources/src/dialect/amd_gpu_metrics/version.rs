@@ -26,13 +26,13 @@ impl fmt::Display for Version {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum TableError {
     /// Fewer bytes than a header has.
-    #[error("{len} bytes, too few for a header")]
+    #[error("{len} bytes are too few for a header")]
     NoHeader {
         /// Actual number of bytes.
         len: usize,
     },
     /// The driver never filled it.
-    #[error("{0}, never filled")]
+    #[error("{0} was never filled")]
     Unfilled(Version),
     /// The header promises more than was read.
     #[error("{version}, but {len} bytes were read")]
@@ -49,7 +49,7 @@ pub enum TableError {
     #[error("{0} is known, but not with this size")]
     WrongSize(Version),
     /// A self-describing table with an impossible number of attributes.
-    #[error("{version} with {count} attributes")]
+    #[error("{version} has {count} attributes, which is impossible")]
     AttributeCount {
         /// The version in the header.
         version: Version,

@@ -51,7 +51,7 @@ pub(super) struct ListedGpu {
 #[derive(Debug, thiserror::Error)]
 pub(super) enum OpenError {
     /// It is missing.
-    #[error("no libnvidia-ml.so.1")]
+    #[error("there is no libnvidia-ml.so.1")]
     Missing,
     /// The file cannot be loaded.
     #[error("cannot load {path}: {text}")]
