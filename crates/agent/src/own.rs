@@ -23,7 +23,7 @@ const PLACE: [(&str, &str); 3] =
 /// What is counted where it happens.
 #[derive(Debug)]
 pub(crate) struct AgentCounts {
-    /// Scrapes answered.
+    /// Scrapes answered since the start.
     pub scrapes: AtomicU64,
     /// Time spent on them, nanoseconds.
     pub scrape_ns: AtomicU64,

@@ -49,7 +49,7 @@ pub struct Condition {
     pub severity: Severity,
     holds: fn(&[Value]) -> bool,
     sentence: fn(&[Value]) -> String,
-    /// See [`Condition::remedy`].
+    /// What to do about it where `remedy_of` has nothing for these values.
     remedy: &'static str,
     /// What to do about exactly these values.
     remedy_of: fn(&[Value]) -> Option<Cow<'static, str>>,

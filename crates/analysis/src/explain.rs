@@ -40,7 +40,7 @@ pub struct SlowCause {
     pub id: &'static str,
     /// How much of the lost speed it can explain, 0 to 1.
     pub weight: f64,
-    /// In words.
+    /// What it did to the GPU, in words with the values.
     pub sentence: String,
     /// The values that show it.
     pub evidence: Vec<Evidence>,
@@ -49,7 +49,7 @@ pub struct SlowCause {
 /// What is known about the time.
 #[derive(Debug, Clone, Copy)]
 pub struct SlowTime<'a> {
-    /// The GPU.
+    /// The GPU that was slow.
     pub gpu: &'a GpuState,
     /// Its minutes; none: it had no value.
     pub own: Option<GpuWindow>,

@@ -5,7 +5,7 @@ use gpuvitals_core::history::ExtraValue;
 use gpuvitals_core::{Batch, BatchBuilder, Identity};
 use std::sync::Arc;
 
-/// An event.
+/// A row of `gpu_health_events`, which may be a step in the life of a finding or a silence.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct HealthEvent {
     /// Key of the GPU.

@@ -25,7 +25,7 @@ const MEMORY_FREE_UP_TO_MB: f64 = 1_024.0;
 pub struct NodeHint {
     /// Cluster of the node.
     pub cluster: Option<Arc<str>>,
-    /// Its name.
+    /// Name of the node.
     pub node: Arc<str>,
     /// Model of its GPUs, if it has only one.
     pub model: Option<Arc<str>>,

@@ -112,7 +112,7 @@ pub struct GpuSummary {
     pub driver: Option<String>,
     /// From the first to the last row, seconds.
     pub duration_s: f64,
-    /// Rows.
+    /// How many rows there are.
     pub samples: u64,
     /// Rows a second.
     pub rate_hz: Option<f64>,
@@ -133,7 +133,7 @@ pub struct GpuSummary {
     pub temperature_c: Option<Extent>,
     /// How long its clocks were held down; none: the driver does not say.
     pub throttled: Option<ThrottleFigure>,
-    /// Utilisation, %.
+    /// Utilisation of the GPU, %.
     pub utilization_pct: Option<Extent>,
     /// Most device memory in use, MiB.
     pub memory_used_max_mb: Option<f64>,
@@ -146,7 +146,7 @@ pub struct HostSummary {
     pub node: Option<String>,
     /// From the first to the last row, seconds.
     pub duration_s: f64,
-    /// Rows.
+    /// How many rows there are.
     pub samples: u64,
     /// Utilisation of all its CPUs together, %.
     pub cpu_pct: Option<Extent>,

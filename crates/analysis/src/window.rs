@@ -10,9 +10,9 @@ use gpuvitals_core::sketch::Sketch;
 pub struct WindowSummary {
     /// Samples that have a value.
     pub count: u64,
-    /// Smallest sample.
+    /// Smallest sample of the window.
     pub min: f64,
-    /// Largest sample.
+    /// Largest sample of the window.
     pub max: f64,
     /// Mean of the samples, each counting once however long its value lasted.
     pub mean: f64,

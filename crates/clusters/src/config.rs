@@ -49,7 +49,7 @@ pub enum ConfigError {
         cluster: String,
         /// One of the two settings, by its key.
         one: &'static str,
-        /// The other.
+        /// The one that contradicts it.
         other: &'static str,
     },
     /// A number or duration out of its range.
@@ -57,9 +57,9 @@ pub enum ConfigError {
     Range {
         /// Name of the cluster.
         cluster: String,
-        /// The setting.
+        /// Key of the setting.
         setting: &'static str,
-        /// Possible values.
+        /// What it must be, in words.
         range: &'static str,
     },
     /// Too many execs at once, over all clusters.
@@ -101,7 +101,7 @@ pub struct ClusterSettings {
     pub name: String,
     /// URL of the API server: `https://10.0.0.1:6443`.
     pub api_url: String,
-    /// Bearer token.
+    /// The bearer token itself; `token_file` keeps it out of this file.
     #[serde(default)]
     pub token: Option<ClusterToken>,
     /// File with the bearer token; read again before each round, since bound tokens live an hour.
@@ -211,7 +211,7 @@ impl Cluster {
         Ok(Self { url, node_labels, has_gpu: settings.has_gpu, parallel, settings })
     }
 
-    /// Its name.
+    /// Its name in rows, answers and logs.
     pub fn name(&self) -> &str {
         &self.settings.name
     }

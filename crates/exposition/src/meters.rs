@@ -20,7 +20,7 @@ pub(crate) const THROTTLED_FAMILY: &str = "gpu_throttled_seconds_total";
 /// A total of a GPU.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Total {
-    /// Energy, J.
+    /// Energy in joules.
     Energy,
     /// Seconds of full utilisation.
     Busy,

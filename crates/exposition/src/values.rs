@@ -12,7 +12,7 @@ const OTHERS_NS: i64 = 1_000_000_000;
 /// Bytes over all links, both directions.
 const LINK_BYTES: [MetricId; 2] =
     [MetricId::of("interconnect_tx_bytes"), MetricId::of("interconnect_rx_bytes")];
-/// Their rate.
+/// Bytes a second over all links, both directions.
 const LINK_RATE: MetricId = MetricId::of("interconnect_bytes_per_s");
 
 /// The latest value of one metric.

@@ -157,7 +157,7 @@ fn run(cli: Cli, given: &[Override]) -> Result<ExitCode, Failure> {
     done.map(|()| ExitCode::SUCCESS)
 }
 
-/// `gpuvitals config`.
+/// Prints the configuration, or says what is wrong with it.
 fn configuration(
     command: &ConfigCommand,
     layers: impl FnOnce() -> Result<Layers, Failure>,
@@ -197,7 +197,7 @@ fn metrics(format: CatalogueFormat, filter: Option<&str>) -> Result<String, Fail
     }
 }
 
-/// `gpuvitals man`.
+/// Prints the manual page, or writes those of all commands into a folder.
 fn manual(folder: Option<&Path>) -> Result<(), Failure> {
     if let Some(folder) = folder {
         return clap_mangen::generate_to(cli::to_describe(), folder)

@@ -27,7 +27,7 @@ const ANSWER_WITHIN: Duration = Duration::from_secs(2);
 pub(crate) enum AskedService {
     /// By `GET /health` and `GET /stats`.
     Service(Box<Dial>, Channel),
-    /// NATS JetStream.
+    /// NATS JetStream, by its own protocol.
     Nats(Box<NatsAdmin>, PublishedFrames),
 }
 

@@ -8,7 +8,7 @@ use std::net::Ipv6Addr;
 pub struct Authority {
     /// Name or address, without brackets.
     pub host: String,
-    /// Port.
+    /// Port of TCP.
     pub port: u16,
 }
 

@@ -52,7 +52,7 @@ impl Default for ListenerLimits {
 pub struct Terms {
     /// Who may use it.
     pub access: Access,
-    /// Bounds.
+    /// Bounds on connections, bodies and times.
     pub limits: ListenerLimits,
     /// Which scope a request needs. Those for health need none.
     pub scope: fn(&Method, &str) -> TokenScope,

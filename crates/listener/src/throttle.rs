@@ -24,9 +24,9 @@ const IPV6_MASK: u128 = !0 << 64;
 pub(crate) enum RequestRate {
     /// No limit on loopback and for a queue, [`RATE_ELSEWHERE`] elsewhere.
     Auto,
-    /// No limit.
+    /// Any number of them.
     Off,
-    /// So many.
+    /// So many a second.
     PerSecond(f64),
 }
 

@@ -35,7 +35,7 @@ const PREFIX: &str = "gpv_";
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum TokenScope {
-    /// Publish messages.
+    /// Publish messages to any topic.
     Publish,
     /// Receive and acknowledge messages, and read dead letters.
     Subscribe,
@@ -46,10 +46,10 @@ pub enum TokenScope {
 }
 
 impl TokenScope {
-    /// Every scope.
+    /// Every scope that a token can have.
     pub const ALL: [Self; 4] = [Self::Publish, Self::Subscribe, Self::Read, Self::Admin];
 
-    /// Its name.
+    /// Its name in a file of tokens.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Publish => "publish",

@@ -3,12 +3,10 @@
 use crate::error::LogError;
 use crate::format::{HEADER_LEN, RECORD_HEADER_LEN, RECORD_LEN_MAX};
 
-/// Least [`LogConfig::segment_len`].
 const SEGMENT_LEN_MIN: u32 = 4 << 10;
 /// Most [`LogConfig::segment_len`]: recovery holds one segment in memory.
 pub(crate) const SEGMENT_LEN_MAX: u32 = 1 << 30;
 
-/// Most [`LogConfig::spares`].
 const SPARES_MAX: u32 = 16;
 
 /// When an append is answered.

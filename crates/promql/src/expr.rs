@@ -52,9 +52,9 @@ pub(crate) enum Node {
     Aggregate(Box<Aggregate>),
     Binary(Box<Binary>),
     Negated(Box<Node>),
-    /// `scalar(v)`.
+    /// `scalar(v)`: the value of the only series.
     Scalar(Box<Node>),
-    /// `vector(s)`.
+    /// `vector(s)`: a series without labels.
     Vector(Box<Node>),
     /// `absent(v)`, with the labels that its matchers tell.
     Absent(Box<Node>, Vec<(Arc<str>, Arc<str>)>),
@@ -93,7 +93,7 @@ pub(crate) struct Over {
     pub(crate) range_ns: i64,
     pub(crate) lookup: Lookup,
     pub(crate) parameter: Option<Node>,
-    /// For `absent_over_time`.
+    /// The labels that its matchers tell, which `absent_over_time` answers with.
     pub(crate) told: Vec<(Arc<str>, Arc<str>)>,
 }
 

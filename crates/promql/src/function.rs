@@ -14,7 +14,7 @@ use crate::point::{Moved, Point, Window};
 pub(crate) enum Elementwise {
     /// Of one number.
     Plain(fn(f64) -> f64),
-    /// `round(v, to)`.
+    /// `round(v, to)`: to the nearest multiple of `to`.
     Round,
     /// `clamp(v, min, max)`.
     Clamp,

@@ -66,7 +66,7 @@ pub enum Outcome {
     Scalar(Vec<f64>),
     /// Series, with a value or none for each instant.
     Vector(Vec<PromSeries>),
-    /// A text.
+    /// A text, for a query that is nothing else.
     Text(String),
     /// The values of series over a time: nanoseconds UTC since 1970, value.
     Ranges(Vec<(SeriesLabels, Vec<(i64, f64)>)>),

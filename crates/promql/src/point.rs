@@ -16,7 +16,7 @@ pub(crate) struct Point {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum PointField {
     Value,
-    /// For `timestamp`.
+    /// Its time, which `timestamp` asks for.
     Time,
 }
 

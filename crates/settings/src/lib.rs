@@ -206,7 +206,7 @@ impl Setting {
 pub struct Override {
     /// Path of the setting: `store.dir`.
     pub setting: &'static str,
-    /// Its value.
+    /// What the flag gives.
     pub value: Value,
     /// The flag: `--data-dir`.
     pub flag: &'static str,
@@ -219,7 +219,7 @@ pub struct Variable {
     pub name: String,
     /// Its name in the environment.
     pub given: String,
-    /// Its value.
+    /// Its text, not parsed yet.
     pub value: String,
 }
 

@@ -8,7 +8,7 @@ use serde_json::Value;
 pub enum Notation {
     /// A text or a number.
     Plain,
-    /// A time.
+    /// A length of time, such as `500ms`.
     Duration,
     /// True or false; as a flag without a value, true.
     Switch,

@@ -229,9 +229,9 @@ impl Typed for Secret {
 pub enum Switch {
     /// If there is a reason to.
     Auto,
-    /// Always.
+    /// Always, with a reason or without.
     On,
-    /// Never.
+    /// Never, whatever speaks for it.
     Off,
 }
 

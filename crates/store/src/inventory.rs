@@ -12,9 +12,9 @@ use crate::grain::Grain;
 /// The kind of a file, by its name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum FileKind {
-    /// `MANIFEST-0000000042`
+    /// The list of all others, `MANIFEST-0000000042`.
     Manifest(u64),
-    /// `fleet-0000000042`
+    /// The latest values of the fleet, `fleet-0000000042`.
     Fleet(u64),
     /// `raw/gpu_events/2026-11-20/10h-L1-42.parquet`, or `1m/gpu_events/…`
     Table(TableFileName),

@@ -12,7 +12,7 @@ pub struct Evidence {
     pub quantity: &'static str,
     /// Its unit; empty for none.
     pub unit: &'static str,
-    /// The value.
+    /// The value that was found.
     pub value: f64,
     /// What it is compared with.
     pub compared_with: Option<ComparedValue>,

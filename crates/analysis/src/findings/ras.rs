@@ -24,7 +24,7 @@ const GPUS_MAX: usize = 64;
 struct RasBlock {
     name: &'static str,
     words: &'static str,
-    /// Ours.
+    /// Our advice: the driver gives none.
     remedy: &'static str,
 }
 

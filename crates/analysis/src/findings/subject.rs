@@ -74,7 +74,7 @@ impl FleetFinding {
 /// What a finding is about.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Subject {
-    /// All nodes.
+    /// All nodes together.
     Fleet,
     /// A node, as `cluster/name`; by name if no cluster is known.
     Node(Arc<str>),

@@ -7,8 +7,8 @@ use serde::Serialize;
 pub struct Extent {
     /// Mean over time.
     pub mean: f64,
-    /// Smallest.
+    /// Smallest of the values.
     pub min: f64,
-    /// Largest.
+    /// Largest of the values.
     pub max: f64,
 }

@@ -19,7 +19,7 @@ const TEXT_BYTES: usize = 24;
 /// The newest rows of a GPU.
 #[derive(Debug, Default)]
 pub(super) struct GpuRows {
-    /// By time.
+    /// The rows, by the time of each.
     pub(super) rows: BTreeMap<i64, Arc<Row>>,
     /// Of the rows and the identities.
     pub(super) bytes: usize,

@@ -17,7 +17,7 @@ macro_rules! sections {
             $($(#[cfg(feature = $feature)])? pub $name: $type,)+
         }
 
-        /// All sections.
+        /// The sections that this build has.
         pub(crate) const SECTIONS: &[SectionTable] =
             &[$($(#[cfg(feature = $feature)])? <$type as Section>::TABLE),+];
 

@@ -24,7 +24,7 @@ pub(crate) fn worst(queue: Health, pipes: impl Iterator<Item = Health>) -> Healt
     pipes.fold(queue, |worst, pipe| if pipe.status > worst.status { pipe } else { worst })
 }
 
-/// The pipe.
+/// A pipe of rows that this process makes itself, beside the rows of its source.
 #[derive(Debug)]
 pub(crate) struct SidePipe {
     what: &'static str,

@@ -15,7 +15,7 @@ use crate::percent::escaped;
 pub(super) enum Admin {
     /// `gpuvitals broker`, or the queue inside `up`.
     Broker(Box<Http>),
-    /// NATS JetStream.
+    /// NATS JetStream, by its own protocol.
     Nats(Box<Nats>),
 }
 

@@ -112,7 +112,7 @@ impl Memory {
     }
 }
 
-/// splitmix64
+/// Random numbers by splitmix64: equal seeds give equal crashes.
 pub(super) struct Dice(pub(super) u64);
 
 impl Dice {

@@ -20,7 +20,7 @@ pub(super) struct ReceiverAnswer {
 /// How the receiver was asked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum AskedVersion {
-    /// In 1.0.
+    /// In 1.0, and nothing else.
     One,
     /// In 2.0, and nothing else.
     Two,

@@ -15,9 +15,9 @@ const DESCRIBE_EVERY: Duration = Duration::from_mins(10);
 /// Version of the protocol.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Version {
-    /// `prometheus.WriteRequest`.
+    /// 1.0, whose body is a `prometheus.WriteRequest`.
     One,
-    /// `io.prometheus.write.v2.Request`.
+    /// 2.0, whose body is an `io.prometheus.write.v2.Request`.
     Two,
 }
 

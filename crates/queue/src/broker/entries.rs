@@ -82,7 +82,7 @@ struct FrameSlot {
 
 #[derive(Debug, Default)]
 struct Block {
-    /// By offset.
+    /// Its frames, sorted by their place in the block.
     slots: Vec<FrameSlot>,
     /// Of each slot, or empty while the log has none of them.
     places: Vec<Option<Place>>,

@@ -62,7 +62,7 @@ pub(super) struct Env {
 }
 
 impl Env {
-    /// In memory.
+    /// That of a broker without a log.
     pub(super) fn new(config: QueueConfig, now: Millis) -> Self {
         Self {
             rng: config.seed,

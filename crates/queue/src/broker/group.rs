@@ -101,7 +101,7 @@ pub(super) struct Group {
     pub(super) lag: u64,
     pub(super) redeliveries: u64,
     pub(super) acked: u64,
-    /// By offset.
+    /// Frames that are delivered and not settled, by their offsets.
     pub(super) unsettled: BTreeMap<u64, Unsettled>,
     pub(super) deadlines: BTreeSet<(Millis, u64)>,
     pub(super) again: BTreeSet<(Millis, u64)>,

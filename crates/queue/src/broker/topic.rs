@@ -22,7 +22,7 @@ use crate::stats::{GroupStats, TopicStats};
 #[derive(Debug)]
 pub(super) struct Topic {
     pub(super) shelf: Shelf,
-    /// By name.
+    /// Those who read it, by name.
     pub(super) groups: BTreeMap<Arc<str>, Group>,
     pub(super) producers: Producers,
 }

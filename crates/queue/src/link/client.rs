@@ -101,7 +101,7 @@ pub enum AnyProducer {
     InProcess(InProcessProducer),
     /// Remote, by gRPC.
     Grpc(GrpcProducer),
-    /// NATS JetStream.
+    /// NATS JetStream, by its own protocol.
     Nats(Box<NatsProducer>),
 }
 
@@ -112,7 +112,7 @@ pub enum AnyConsumer {
     InProcess(InProcessConsumer),
     /// Remote, by gRPC.
     Grpc(GrpcConsumer),
-    /// NATS JetStream.
+    /// NATS JetStream, by its own protocol.
     Nats(Box<NatsConsumer>),
 }
 

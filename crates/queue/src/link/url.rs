@@ -15,9 +15,9 @@ pub enum Scheme {
     InProcess,
     /// gRPC on the port for HTTP.
     Http,
-    /// gRPC.
+    /// gRPC on a port of its own.
     Grpc,
-    /// NATS JetStream.
+    /// NATS JetStream, by its own protocol.
     Nats,
 }
 
@@ -62,7 +62,7 @@ pub enum UrlError {
 }
 
 impl QueueUrl {
-    /// `inproc:`.
+    /// The URL `inproc:` of the queue in this process.
     pub fn in_process() -> Self {
         let authority = Authority { host: String::new(), port: 0 };
         Self { scheme: Scheme::InProcess, tls: false, authority, nats: Arc::default() }

@@ -167,7 +167,7 @@ pub(crate) fn join(topic: &str, group: &str, options: &ConsumerOptions) -> v1::J
     }
 }
 
-/// Whole milliseconds.
+/// A time as the protocol has it, in whole milliseconds.
 pub(crate) fn millis(time: Duration) -> u64 {
     u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }

@@ -52,7 +52,7 @@ pub fn admin_router(queue: Queue, config: &ServerConfig) -> Router {
     paths::admin().with_state(Served::new(queue, config, bodies))
 }
 
-/// All paths.
+/// The paths of clients and of admins, in one.
 pub fn router(queue: Queue, config: &ServerConfig, stop: CancellationToken) -> Router {
     let meter = Arc::clone(&config.meter);
     let bodies = Budget::new(config.http.bodies_bytes);

@@ -79,7 +79,7 @@ impl fmt::Display for Refused {
 pub struct Complaints {
     /// The first [`NAMED_MAX`].
     pub named: Vec<Refused>,
-    /// All.
+    /// How many there are, the named ones included.
     pub count: u64,
 }
 

@@ -13,9 +13,9 @@ use crate::stats::{GroupStats, QueueHealth, QueueStats, TopicStats};
 /// How a publisher speaks to the queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Protocol {
-    /// HTTP.
+    /// By requests of HTTP.
     Http,
-    /// gRPC.
+    /// By calls of gRPC.
     Grpc,
 }
 

@@ -58,7 +58,7 @@ const PLUGIN_CONTAINER: &str = "nvidia-device-plugin";
 /// What the server answers with; tests change it at any time.
 #[derive(Debug, Clone)]
 pub struct World {
-    /// Its nodes.
+    /// The nodes of the cluster.
     pub nodes: Vec<NodeSpec>,
     /// Where their pods are.
     pub namespace: &'static str,

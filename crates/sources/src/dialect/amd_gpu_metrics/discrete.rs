@@ -70,7 +70,7 @@ pub(super) const V1_3: &[SlotRow] = &[
     (F::IndepThrottleStatus, 112, U64, 1),
 ];
 
-/// v1.4: MI300.
+/// v1.4, which MI300 has.
 pub(super) const V1_4: &[SlotRow] = &[
     (F::TemperatureHotspot, 4, U16, 1),
     (F::TemperatureMem, 6, U16, 1),
@@ -104,7 +104,7 @@ pub(super) const V1_4: &[SlotRow] = &[
     (F::CurrentUclk, 280, U16, 1),
 ];
 
-/// v1.5: MI300.
+/// v1.5, which MI300 has too.
 pub(super) const V1_5: &[SlotRow] = &[
     (F::TemperatureHotspot, 4, U16, 1),
     (F::TemperatureMem, 6, U16, 1),
