@@ -4,6 +4,7 @@
 use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::sync::mpsc::{Receiver, sync_channel};
 
 use serde_json::Value;
 
@@ -18,7 +19,7 @@ const PYTHON: &str = "/usr/bin/python3";
 pub struct FaultySysfs {
     child: Child,
     rules: Option<ChildStdin>,
-    answers: BufReader<ChildStdout>,
+    answers: Receiver<String>,
     at: tempfile::TempDir,
 }
 
@@ -38,8 +39,8 @@ impl FaultySysfs {
             .spawn();
         let Ok(mut child) = started else { return skip("there is no python3") };
         let rules = child.stdin.take();
-        let answers = BufReader::new(child.stdout.take().unwrap());
-        let mut sysfs = Self { child, rules, answers, at };
+        let answers = lines_of(child.stdout.take().unwrap());
+        let sysfs = Self { child, rules, answers, at };
         let first = sysfs.answer();
         if let Some(missing) = first["missing"].as_str() {
             return skip(missing);
@@ -60,9 +61,8 @@ impl FaultySysfs {
         self.answer()["reads"].as_u64().unwrap()
     }
 
-    fn answer(&mut self) -> Value {
-        let mut line = String::new();
-        self.answers.read_line(&mut line).unwrap();
+    fn answer(&self) -> Value {
+        let line = waiting::received("an answer of the look-alike", &self.answers);
         serde_json::from_str(&line).unwrap_or_else(|error| panic!("{error}: the look-alike said {line:?}"))
     }
 }
@@ -73,6 +73,19 @@ impl Drop for FaultySysfs {
         self.rules = None;
         waiting::ended(&mut self.child);
     }
+}
+
+/// What it answers, line by line, so that a test waits no longer than it should.
+fn lines_of(stdout: ChildStdout) -> Receiver<String> {
+    let (told, lines) = sync_channel(1);
+    std::thread::spawn(move || {
+        for line in BufReader::new(stdout).lines().map_while(Result::ok) {
+            if told.send(line).is_err() {
+                return;
+            }
+        }
+    });
+    lines
 }
 
 /// Prints it even though a test's own output is captured.

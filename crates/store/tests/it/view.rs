@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use gpuvitals_core::history::{History, RowsQuery};
 use gpuvitals_core::{Status, Table};
+use gpuvitals_rig::waiting::within;
 use gpuvitals_store::{Store, StoreConfig, StoreError, StoreView};
 
 use crate::support::{
@@ -97,7 +98,8 @@ async fn a_view_lacks_nothing_that_its_writer_merges_meanwhile() {
         store.flush().await.unwrap();
     }
     drop(done);
-    assert!(opener.join().unwrap().is_sorted());
+    let rows = within("the last view", move || opener.join().unwrap());
+    assert!(rows.is_sorted());
 }
 
 #[tokio::test]
