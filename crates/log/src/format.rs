@@ -1,4 +1,4 @@
-//! The bytes of a segment: header and record. The layout is in `docs/log-format.md`.
+//! The bytes of a segment: header and record. The layout stands in the doc of the crate.
 
 use std::hash::{BuildHasher, Hasher, RandomState};
 

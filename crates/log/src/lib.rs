@@ -31,8 +31,40 @@
 //! process owns a directory, and the caller must ensure this ([`DirectoryLock`]). It knows no runtime, no clock and no metrics;
 //! it blocks on one thread of its own, and on a caller's if requested ([`Log::commit`]).
 //!
+//! # Segment header, 1024 bytes
+//! All integers are little-endian. Two equal copies, at 0 and at 512, each in a sector of its own; one good copy suffices.
+//!
+//! | offset | field | meaning |
+//! |---|---|---|
+//! | 0 | magic, 8 bytes | `gpuvlog\n` |
+//! | 8 | version u32 | 1 |
+//! | 12 | reserved u32 | 0 |
+//! | 16 | generation u64 | random, part of every record's checksum |
+//! | 24 | base u64 | sequence of the first record, as in the file's name |
+//! | 32 | follows u64 | sequence at which everything before this segment ended |
+//! | 40 | crc u32 | CRC32C of bytes 0..40 |
+//!
+//! A segment gets its `.wal` name only after its header is synced, and only after everything before it is synced. So
+//! `follows` says two things about the segments before it: everything below it was durable, and nothing from it on counts
+//! (a torn tail that a recovery left behind).
+//!
+//! # Record, at a multiple of 8
+//! | offset | field | meaning |
+//! |---|---|---|
+//! | 0 | len u32 | bytes of payload |
+//! | 4 | crc u32 | CRC32C of generation, len, bytes 8..24 and payload |
+//! | 8 | kind u8 | the owner's |
+//! | 9 | flags u8 | 0 in version 1 |
+//! | 10 | reserved u16 | 0 in version 1 |
+//! | 12 | unsynced u32 | records before this one that were not known to be synced when it was written |
+//! | 16 | sequence u64 | one more than that of the record before it |
+//! | 24 | payload | then zeros up to a multiple of 8 |
+//!
+//! Zeros after the last record are a clean end. The checksum covers the generation, so a record from an earlier use of the
+//! file can never pass as one of its present segment.
+//!
 //! # Further documentation
-//! The format, its limits, what opening does after a crash, and what is left to a person:
+//! The files of a directory, limits, what opening does after a crash, and what is left to a person:
 //! `docs/log-format.md`. The meaning of a failed write and a failed sync for callers: [`LogError::Write`] and
 //! [`LogError::Poisoned`].
 //!
