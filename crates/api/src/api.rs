@@ -254,6 +254,7 @@ impl Api {
             limits,
             rules,
             racks: config.rack_pattern.clone(),
+            prices: config.prices,
             encoding,
             permit,
             watch: Arc::clone(watch),

@@ -14,7 +14,7 @@ use tokio::sync::OwnedSemaphorePermit;
 
 use crate::compress::Encoding;
 use crate::condition::StateRules;
-use crate::config::Limits;
+use crate::config::{JobPrices, Limits};
 use crate::error::ApiError;
 use crate::format::{self, Format};
 use crate::rack::RackPattern;
@@ -57,6 +57,8 @@ pub(crate) struct View {
     pub(crate) rules: StateRules,
     /// Where the racks stand in the names of hosts.
     pub(crate) racks: Option<RackPattern>,
+    /// What the use of GPUs costs.
+    pub(crate) prices: JobPrices,
     /// How the answer is sent, if it is long enough to be compressed.
     pub(crate) encoding: Encoding,
     /// Place among the questions that are answered at the same time.

@@ -27,6 +27,8 @@ pub struct ApiConfig {
     pub stale_after: Duration,
     /// Takes the rack out of a host's name; none: racks are not known.
     pub rack_pattern: Option<RackPattern>,
+    /// What a GPU hour and a kWh cost.
+    pub prices: JobPrices,
     /// Origins whose pages may use the API; empty: only its own page.
     pub cors: Vec<WebOrigin>,
     /// Answers kept ready, about.
@@ -44,6 +46,7 @@ impl Default for ApiConfig {
         Self {
             stale_after: Duration::from_secs(90),
             rack_pattern: None,
+            prices: JobPrices::default(),
             cors: Vec::new(),
             cache_entries: CACHE_ENTRIES,
             limits: Limits::default(),
@@ -51,6 +54,17 @@ impl Default for ApiConfig {
             page: Page::embedded(),
         }
     }
+}
+
+/// What the use of GPUs costs; without a price no cost is shown.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub struct JobPrices {
+    /// Price of a GPU hour, in any currency.
+    pub per_gpu_hour: Option<f64>,
+    /// Price of a kWh, in the same one.
+    pub per_kwh: Option<f64>,
+    /// CO2 of a kWh, grams.
+    pub carbon_g_per_kwh: Option<f64>,
 }
 
 /// Limits on requests and their duration.

@@ -28,7 +28,7 @@ const CANDIDATES_MAX: usize = 8;
 /// `no_gpus` (400): the cluster has no GPUs by configuration.
 /// `unknown_node` (404): no GPU node has this name.
 /// `unknown_finding` (404): no open finding has this id.
-/// `unknown_job` (404): no GPU is held by a job or pod of this id.
+/// `unknown_job` (404): no GPU is, or in this range was, held by a job or pod of this id.
 /// `unknown_silence` (404): nothing of this name is silenced.
 /// `not_found` (404): nothing is at this path.
 /// `method_not_allowed` (405): the path does not support this method.
@@ -111,6 +111,8 @@ pub(crate) enum ApiError {
         "no GPU is held by a job or pod with the id {0:?}; give CLUSTER/NAMESPACE/NAME, each empty if it is not known"
     )]
     UnknownJob(String),
+    #[error("no GPU was held by {0:?} in this range; GET /api/v1/jobs lists who held one")]
+    UnknownHolder(String),
     #[error("nothing is silenced as {0:?}; GET /api/v1/analysis/silences lists what is")]
     UnknownSilence(String),
     #[error("end is before start")]
@@ -184,6 +186,11 @@ impl ApiError {
         Self::UnknownFinding(echo(id))
     }
 
+    /// A holder without a row in what was read of a range.
+    pub(crate) fn no_holder(name: &str, missing: &[String]) -> Self {
+        if missing.is_empty() { Self::UnknownHolder(echo(name)) } else { Self::incomplete(name, missing) }
+    }
+
     /// A name that may be in what could not be read.
     pub(crate) fn incomplete(name: &str, missing: &[String]) -> Self {
         Self::Incomplete { name: echo(name), missing: missing.to_vec() }
@@ -216,7 +223,7 @@ impl ApiError {
             Self::NoGpus(_) => (StatusCode::BAD_REQUEST, ErrorCode::NoGpus),
             Self::Body(_) => (StatusCode::BAD_REQUEST, ErrorCode::BadBody),
             Self::UnknownFinding(_) => (StatusCode::NOT_FOUND, ErrorCode::UnknownFinding),
-            Self::UnknownJob(_) => (StatusCode::NOT_FOUND, ErrorCode::UnknownJob),
+            Self::UnknownJob(_) | Self::UnknownHolder(_) => (StatusCode::NOT_FOUND, ErrorCode::UnknownJob),
             Self::UnknownSilence(_) => (StatusCode::NOT_FOUND, ErrorCode::UnknownSilence),
             Self::UnknownNode(_) => (StatusCode::NOT_FOUND, ErrorCode::UnknownNode),
             // A history need not keep everything that can be asked: that is no defect of it.

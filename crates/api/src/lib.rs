@@ -52,9 +52,9 @@ mod watch;
 
 pub use api::{Api, StatusView};
 pub use assets::Page;
-pub use config::{ApiConfig, Limits};
+pub use config::{ApiConfig, JobPrices, Limits};
 pub use peer::Peer;
 pub use rack::RackPattern;
 pub use route::document;
 pub use serve::{Beside, own_scope, serve};
-pub use settings::ApiSettings;
+pub use settings::{ApiSettings, JobsSettings};

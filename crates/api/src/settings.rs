@@ -4,10 +4,11 @@ use std::net::IpAddr;
 use std::time::Duration;
 
 use gpuvitals_listener::WebOrigin;
-use gpuvitals_settings::settings;
+use gpuvitals_settings::{Refusal, settings};
 
 use crate::config::{
-    ApiConfig, CACHE_ENTRIES, Limits, METRICS_MAX, PROMQL_VALUES_MAX, QUERIES, STEPS_MAX, STREAMS, VALUES_MAX,
+    ApiConfig, CACHE_ENTRIES, JobPrices, Limits, METRICS_MAX, PROMQL_VALUES_MAX, QUERIES, STEPS_MAX, STREAMS,
+    VALUES_MAX,
 };
 use crate::rack::RackPattern;
 
@@ -43,12 +44,50 @@ settings! {
     }
 }
 
+settings! {
+    /// What jobs cost, for `/api/v1/jobs` and `gpuvitals jobs`
+    pub struct JobsSettings = "jobs", check Self::check {
+        /// Price of a GPU hour, in any currency; empty: no cost is shown
+        price_per_gpu_hour: Option<f64> = "";
+        /// Price of a kWh, in the same currency; empty: no cost of energy is shown
+        price_per_kwh: Option<f64> = "";
+        /// CO2 of a kWh, grams; empty: none is shown
+        carbon_g_per_kwh: Option<f64> = "";
+    }
+}
+
+impl JobsSettings {
+    /// Refuses prices below 0.
+    fn check(&self) -> Result<(), Refusal> {
+        let prices = [
+            ("jobs.price_per_gpu_hour", self.price_per_gpu_hour),
+            ("jobs.price_per_kwh", self.price_per_kwh),
+            ("jobs.carbon_g_per_kwh", self.carbon_g_per_kwh),
+        ];
+        match prices.into_iter().find_map(|(setting, price)| Some((setting, price.filter(|it| *it < 0.0)?))) {
+            Some((setting, price)) => {
+                Err(Refusal::new(setting, format!("{price} is too low: 0 is the least")))
+            }
+            None => Ok(()),
+        }
+    }
+
+    fn prices(&self) -> JobPrices {
+        JobPrices {
+            per_gpu_hour: self.price_per_gpu_hour,
+            per_kwh: self.price_per_kwh,
+            carbon_g_per_kwh: self.carbon_g_per_kwh,
+        }
+    }
+}
+
 impl ApiSettings {
-    /// The settings of the gateway.
-    pub fn config(&self) -> ApiConfig {
+    /// The settings of the gateway, with the prices of what it shows.
+    pub fn config(&self, jobs: &JobsSettings) -> ApiConfig {
         ApiConfig {
             stale_after: self.stale_after,
             rack_pattern: self.rack_pattern.clone(),
+            prices: jobs.prices(),
             cors: self.cors.clone(),
             cache_entries: self.cache_entries,
             limits: Limits {
@@ -72,6 +111,18 @@ mod tests {
     use gpuvitals_settings::Section as _;
 
     use super::*;
+
+    #[test]
+    fn a_price_is_a_number_from_0_on_or_not_given() {
+        let read = |price: &str| JobsSettings::of(&[("jobs.price_per_kwh", price.into())]);
+        let per_kwh =
+            |price| read(price).map(|jobs| jobs.prices().per_kwh).map_err(|refusal| refusal.setting);
+        assert_eq!(per_kwh("0.25"), Ok(Some(0.25)));
+        assert_eq!(per_kwh("0"), Ok(Some(0.0)));
+        assert_eq!(per_kwh(""), Ok(None));
+        assert_eq!(per_kwh("-1"), Err("jobs.price_per_kwh"));
+        assert_eq!(per_kwh("much"), Err("jobs.price_per_kwh"));
+    }
 
     #[test]
     fn no_limit_is_above_that_of_a_history() {

@@ -20,7 +20,9 @@ mod stay;
 
 pub use fold::HolderUse;
 pub use holders::{GpuUse, HOLDER_COLUMNS, Holder, ToldApart, USES_MAX, Usage, UseQuery, join};
-pub use holdings::{Holding, HoldingSums, Holdings};
+pub use holdings::{
+    HOLDINGS_TRAIL_NS, Holding, HoldingGroup, HoldingSums, Holdings, HoldingsAnswer, HoldingsQuery,
+};
 pub use ledger::{Ledger, NOBODY, Sharing, UNOBSERVED};
 pub use paced::StayFold;
 pub use rows::{RowsOfUse, UseColumns, use_columns};

@@ -84,7 +84,7 @@ async fn serve(config: &Config, Service { announcer, mut signals, .. }: Service)
     let stop = CancellationToken::new();
     let calls = gpuvitals_remote::serve(Arc::clone(&history), &stop).await;
     let beside = queue_api::with(Beside::reading(calls), None, &queue_settings)?;
-    let api = Api::new(config.api.config(), history, status);
+    let api = Api::new(config.api.config(&config.jobs), history, status);
     api.keep_findings(outlet, &config.sampling.node());
     let shown = api.clone();
     crate::outgoing::show(Figures::new(move || shown.families()));

@@ -108,7 +108,7 @@ async fn serve(
     let calls = gpuvitals_remote::serve(Arc::clone(&store), &stop_api).await;
     let (calls, queue) = (Beside::reading(calls), here.as_ref().map(|it| &it.0));
     let beside = queue_api::with(calls, queue, &config.message_queue)?;
-    let api = Api::new(config.api.config(), store, Arc::clone(&status) as _);
+    let api = Api::new(config.api.config(&config.jobs), store, Arc::clone(&status) as _);
     api.keep_findings(outlet, &config.sampling.node());
     crate::outgoing::show(figures(api.clone(), here.as_ref().map(|it| it.1.figures())));
     let mut server = tokio::spawn(gpuvitals_api::serve(socket, api, beside, access, stop_api.clone()));

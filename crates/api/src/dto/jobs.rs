@@ -6,11 +6,12 @@ use serde::Serialize;
 use utoipa::ToSchema;
 
 use super::{Moment, Pagination};
+use crate::config::JobPrices;
 
 /// What jobs and pods used in a range of time.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct JobList {
-    /// The jobs and pods, whoever held most GPU hours first.
+    /// The jobs and pods, or what they are put together by.
     pub(crate) jobs: Vec<JobUse>,
     /// All of them together.
     pub(crate) whole: JobSums,
@@ -21,40 +22,78 @@ pub(crate) struct JobList {
     pub(crate) unobserved_gpu_hours: f64,
     /// Whether the range begins or ends within an hour: then of that hour a part is taken that is as long.
     pub(crate) interpolated: bool,
+    /// These sums beside the rows of their GPUs; missing unless `check=true`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(required = false)]
+    pub(crate) check: Option<JobCheck>,
     /// First instant.
     pub(crate) start: Moment,
     /// Last instant.
     pub(crate) end: Moment,
-    /// How many jobs and pods there are in all.
+    /// How many there are in all.
     pub(crate) total: usize,
     /// Which part this is.
     pub(crate) pagination: Pagination,
 }
 
-/// What a job or pod used.
+/// What one job or pod used in a range of time, in all and of each GPU.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct JobDetail {
+    /// In all.
+    pub(crate) job: JobUse,
+    /// Of each GPU, by host.
+    pub(crate) gpus: Vec<JobGpu>,
+    /// Whether the range begins or ends within an hour: then of that hour a part is taken that is as long.
+    pub(crate) interpolated: bool,
+    /// First instant.
+    pub(crate) start: Moment,
+    /// Last instant.
+    pub(crate) end: Moment,
+}
+
+/// What a job or pod used, or several that are put together.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct JobUse {
-    /// The holder: `pod:NAMESPACE/POD/CONTAINER` or `job:ID`.
-    pub(crate) holder: String,
-    /// Its cluster; null: none is named.
+    /// What it is put together by: the holder, or what `by` asks for; null: without one.
+    #[schema(value_type = Option<String>)]
+    pub(crate) group: Option<String>,
+    /// The holder: `pod:NAMESPACE/POD/CONTAINER` or `job:ID`; null: several.
+    pub(crate) holder: Option<String>,
+    /// Its cluster; null: none is named, or several.
     pub(crate) cluster: Option<String>,
-    /// Its namespace; null: not known.
+    /// Its namespace; null: not known, or several.
     pub(crate) namespace: Option<String>,
-    /// Its pod; null: none.
+    /// Its pod; null: none, or several.
     pub(crate) pod: Option<String>,
-    /// Its container; null: none.
+    /// Its container; null: none, or several.
     pub(crate) container: Option<String>,
-    /// Its batch job; null: none.
+    /// Its batch job; null: none, or several.
     pub(crate) job: Option<String>,
     /// `true` if some of its GPUs are simulated; missing if all were measured.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     #[schema(required = false)]
     pub(crate) simulated: bool,
+    /// Whether it has a GPU still: of its GPUs one has no later row of anybody else. Null: the range ended before now.
+    pub(crate) running: Option<bool>,
     /// How many GPUs it had.
     pub(crate) gpus: usize,
     /// The hosts of its GPUs.
     pub(crate) hosts: Vec<String>,
     /// What it used.
+    #[serde(flatten)]
+    pub(crate) sums: JobSums,
+}
+
+/// What a job or pod used of one GPU.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct JobGpu {
+    /// Key of the GPU.
+    pub(crate) gpu: String,
+    /// Its host; null: not known.
+    pub(crate) hostname: Option<String>,
+    /// Its model; null: not known.
+    pub(crate) model: Option<String>,
+    /// What it used of it.
     #[serde(flatten)]
     pub(crate) sums: JobSums,
 }
@@ -68,7 +107,9 @@ pub(crate) struct JobSums {
     pub(crate) shared_gpu_hours: f64,
     /// These hours times the utilisation; null where that is not known.
     pub(crate) busy_gpu_hours: Option<f64>,
-    /// The part of them in which the GPU did nothing; null where the utilisation is not known.
+    /// The rest of the hours whose utilisation is known: held for nothing. Null where that is not known.
+    pub(crate) wasted_gpu_hours: Option<f64>,
+    /// The part of the hours in which the GPU did nothing; null where the utilisation is not known.
     pub(crate) idle_gpu_hours: Option<f64>,
     /// The part of them in which a limit held the clocks down; null where that is not known.
     pub(crate) throttled_gpu_hours: Option<f64>,
@@ -78,42 +119,139 @@ pub(crate) struct JobSums {
     pub(crate) idle_energy_kwh: Option<f64>,
     /// Highest power of one GPU in the hours of the range, watts; null without power.
     pub(crate) power_max_w: Option<f64>,
+    /// Highest temperature of one GPU in these hours, °C; null without one.
+    pub(crate) temperature_max_c: Option<f64>,
+    /// Most memory in use on one GPU in these hours, MB; null where that is not known.
+    pub(crate) memory_max_mb: Option<f64>,
+    /// Cost of the held hours; missing without the setting `jobs.price_per_gpu_hour`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(required = false)]
+    pub(crate) cost: Option<f64>,
+    /// Cost of the wasted hours; missing as well, and where they are not known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(required = false)]
+    pub(crate) wasted_cost: Option<f64>,
+    /// Cost of the energy; missing without the setting `jobs.price_per_kwh`, and without energy.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(required = false)]
+    pub(crate) energy_cost: Option<f64>,
+    /// CO2 of the energy, kg; missing without the setting `jobs.carbon_g_per_kwh`, and without energy.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(required = false)]
+    pub(crate) carbon_kg: Option<f64>,
+}
+
+/// Sums of a ledger beside the GPUs' own time and energy, which are read from the rows of their samples as
+/// `/api/v1/analysis/energy` reads them: of the GPUs that have both.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct JobCheck {
+    /// How many GPUs have both.
+    pub(crate) gpus: usize,
+    /// How many have samples and no sums, as those of files and of clusters read from outside.
+    pub(crate) gpus_without_sums: usize,
+    /// Hours by the sums: of jobs and pods, of nobody, and not observed.
+    pub(crate) gpu_hours: f64,
+    /// Hours from the first sample of each GPU in the range to its last.
+    pub(crate) own_gpu_hours: f64,
+    /// By how much the sums are above the GPUs' own hours, %; null without any.
+    pub(crate) residual_pct: Option<f64>,
+    /// Energy by the sums, kWh; null without any.
+    pub(crate) energy_kwh: Option<f64>,
+    /// Energy by the samples, kWh; null without any.
+    pub(crate) own_energy_kwh: Option<f64>,
+    /// By how much the sums are above it, %; null without any.
+    pub(crate) energy_residual_pct: Option<f64>,
+    /// The part of the hours that is of hours of which only a part was asked for, %: up to so much a residual may say nothing.
+    pub(crate) interpolated_pct: Option<f64>,
 }
 
 impl JobUse {
-    /// Of a holding.
-    pub(crate) fn of(held: &Holding) -> Self {
+    /// Of a group of holders; `is_current`: the range ends now.
+    pub(crate) fn of(held: &Holding, is_current: bool, prices: JobPrices) -> Self {
         let [namespace, pod, container, job] =
             held.names.each_ref().map(|name| name.as_ref().map(ToString::to_string));
         Self {
-            holder: held.holder.to_string(),
-            cluster: Some(held.cluster.to_string()).filter(|cluster| !cluster.is_empty()),
+            group: held.group.as_ref().map(ToString::to_string),
+            holder: held.holder.as_ref().map(ToString::to_string),
+            cluster: held.cluster.as_ref().map(ToString::to_string),
             namespace,
             pod,
             container,
             job,
             simulated: held.is_simulated,
+            running: is_current.then_some(held.is_last),
             gpus: held.gpus.len(),
             hosts: held.nodes.iter().map(ToString::to_string).collect(),
-            sums: JobSums::of(&held.sums),
+            sums: JobSums::of(&held.sums, prices),
+        }
+    }
+}
+
+impl JobGpu {
+    /// Of what was held of one GPU.
+    pub(crate) fn of(held: &Holding, prices: JobPrices) -> Self {
+        Self {
+            gpu: held.group.as_deref().unwrap_or_default().to_owned(),
+            hostname: held.nodes.last().map(ToString::to_string),
+            model: held.models.last().map(ToString::to_string),
+            sums: JobSums::of(&held.sums, prices),
         }
     }
 }
 
 impl JobSums {
-    /// Of sums in seconds and joules.
-    pub(crate) fn of(sums: &HoldingSums) -> Self {
-        let hours = |seconds: f64| seconds / 3_600.0;
-        let kwh = |joules: f64| joules / JOULES_PER_KWH;
+    /// Of sums in seconds and joules, with what they cost.
+    pub(crate) fn of(sums: &HoldingSums, prices: JobPrices) -> Self {
+        let (held_gpu_hours, wasted_gpu_hours) = (hours(sums.held_s), sums.wasted_s.map(hours));
+        let energy_kwh = sums.joules.map(kwh);
+        let times = |price: Option<f64>, amount: Option<f64>| price.zip(amount).map(|(price, it)| price * it);
         Self {
-            held_gpu_hours: hours(sums.held_s),
+            held_gpu_hours,
             shared_gpu_hours: hours(sums.shared_s),
             busy_gpu_hours: sums.busy_s.map(hours),
+            wasted_gpu_hours,
             idle_gpu_hours: sums.idle_s.map(hours),
             throttled_gpu_hours: sums.throttled_s.map(hours),
-            energy_kwh: sums.joules.map(kwh),
+            energy_kwh,
             idle_energy_kwh: sums.idle_joules.map(kwh),
             power_max_w: sums.power_max_w,
+            temperature_max_c: sums.temperature_max_c,
+            memory_max_mb: sums.memory_max_mb,
+            cost: times(prices.per_gpu_hour, Some(held_gpu_hours)),
+            wasted_cost: times(prices.per_gpu_hour, wasted_gpu_hours),
+            energy_cost: times(prices.per_kwh, energy_kwh),
+            carbon_kg: times(prices.carbon_g_per_kwh, energy_kwh).map(|grams| grams / 1e3),
         }
     }
+}
+
+impl JobCheck {
+    /// Of the sums of so many GPUs, and their own seconds and joules.
+    pub(crate) fn of(
+        sums: &HoldingSums,
+        (own_s, own_joules): (f64, Option<f64>),
+        (gpus, gpus_without_sums): (usize, usize),
+    ) -> Self {
+        let above_pct = |sum: f64, own: f64| (own > 0.0).then(|| 100.0 * (sum - own) / own);
+        let both = sums.joules.zip(own_joules);
+        Self {
+            gpus,
+            gpus_without_sums,
+            gpu_hours: hours(sums.held_s),
+            own_gpu_hours: hours(own_s),
+            residual_pct: above_pct(sums.held_s, own_s),
+            energy_kwh: sums.joules.map(kwh),
+            own_energy_kwh: own_joules.map(kwh),
+            energy_residual_pct: both.and_then(|(sum, own)| above_pct(sum, own)),
+            interpolated_pct: (sums.held_s > 0.0).then(|| 100.0 * sums.interpolated_s / sums.held_s),
+        }
+    }
+}
+
+fn hours(seconds: f64) -> f64 {
+    seconds / 3_600.0
+}
+
+fn kwh(joules: f64) -> f64 {
+    joules / JOULES_PER_KWH
 }

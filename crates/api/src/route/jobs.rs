@@ -4,8 +4,12 @@ use std::sync::Arc;
 
 use axum::extract::State as Shared;
 use axum::http::HeaderMap;
-use gpuvitals_core::history::{Part, holdings};
-use gpuvitals_core::usage::{Holding, HoldingSums};
+use gpuvitals_core::history::{History, Part, holdings};
+use gpuvitals_core::integral::seconds;
+use gpuvitals_core::usage::{
+    GpuUse, HOLDINGS_TRAIL_NS, Holding, HoldingGroup, HoldingSums, HoldingsAnswer, HoldingsQuery, ToldApart,
+    UseQuery,
+};
 use serde::Deserialize;
 use utoipa::IntoParams;
 
@@ -14,13 +18,27 @@ use super::telemetry;
 use super::usage::USE_REUSED_NS;
 use crate::api::Api;
 use crate::ask::{self, Ask, Body, Rendered, View};
-use crate::asked::{Instant, Limit, Offset, Paging, TimeRange};
-use crate::dto::{JobList, JobSums, JobUse, Moment};
+use crate::asked::{Flag, Instant, Limit, Offset, Paging, TimeRange};
+use crate::config::{JobPrices, Limits};
+use crate::dto::{JobCheck, JobDetail, JobGpu, JobList, JobSums, JobUse, Moment};
 use crate::error::{ApiError, ErrorBody};
-use crate::parameter::{self, Asked};
+use crate::parameter::{self, Asked, Named, given};
 
 /// Most rows of `gpu_usage` that are added up: 4,000 GPUs with ten holders an hour over a day.
 const ROWS_MAX: usize = 1_000_000;
+/// What holders are put together by, the usual one first: what their rows know.
+const BY: [&str; 9] = ["holder", "gpu", "node", "namespace", "job", "pod", "model", "cluster", "day"];
+/// The order by what they are put together by.
+const BY_GROUP: &str = "group";
+
+/// A number by which they are put in order; none: not known.
+type Measure = fn(&HoldingSums) -> Option<f64>;
+
+const ORDERS: [(&str, Measure); 3] = [
+    ("held_gpu_hours", |sums| Some(sums.held_s)),
+    ("wasted_gpu_hours", |sums| sums.wasted_s),
+    ("energy_kwh", |sums| sums.joules),
+];
 
 /// Whose use.
 #[derive(Debug, Deserialize, IntoParams)]
@@ -33,37 +51,93 @@ pub(crate) struct JobsParams {
     /// Last instant; now unless given.
     #[param(example = "2026-11-20T16:00:00Z")]
     end: Option<Instant>,
+    /// Ids or other names of the GPUs, between commas; all without it.
+    #[param(example = "GPU-5c1d0a44-9f0e-4d53-8f0a-0d1c6c5a7e21")]
+    gpus: Option<String>,
     /// Only GPUs that are in these hosts now, between commas.
     #[param(example = "sim-node-01")]
     host: Option<String>,
-    /// Most jobs to return.
+    /// Groups: `holder`, `gpu`, `node`, `namespace`, `job`, `pod`, `model`, `cluster` or `day` (UTC); `holder` unless given. Of each what
+    /// was held; time of nobody is in none.
+    #[param(
+        pattern = "^ *(?:holder|gpu|node|namespace|job|pod|model|cluster|day)? *$",
+        example = "namespace"
+    )]
+    by: Option<String>,
+    /// Order: `held_gpu_hours`, `wasted_gpu_hours`, `energy_kwh` or `group`; a leading `-` reverses it. What is not known comes last.
+    /// Without it: whoever held most first.
+    #[param(
+        pattern = "^ *(?:-?(?:held_gpu_hours|wasted_gpu_hours|energy_kwh|group))? *$",
+        example = "-wasted_gpu_hours"
+    )]
+    sort: Option<String>,
+    /// Only those that have a GPU still; of a range that ends now.
+    #[param(inline)]
+    running: Option<Flag>,
+    /// Whether `check` shall say how far the sums are from the GPUs' own hours and energy, which are read from the rows of their samples:
+    /// it costs what `/api/v1/analysis/energy` does.
+    #[param(inline)]
+    check: Option<Flag>,
+    /// Most of them to return.
     #[param(inline)]
     limit: Option<Limit>,
-    /// Jobs to pass over.
+    /// How many to pass over.
     #[param(inline)]
     offset: Option<Offset>,
+}
+
+/// When, and where.
+#[derive(Debug, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub(crate) struct JobParams {
+    /// First instant; an hour before the end unless given.
+    #[param(example = "2026-11-20T15:50:00Z")]
+    start: Option<Instant>,
+    /// Last instant; now unless given.
+    #[param(example = "2026-11-20T16:00:00Z")]
+    end: Option<Instant>,
+    /// The cluster, where several have a job or pod of this name.
+    #[param(example = "east")]
+    cluster: Option<String>,
 }
 
 /// A question for the use by holders.
 #[derive(Debug)]
 struct JobsAsk {
     range: TimeRange,
+    gpus: Vec<Arc<str>>,
     hosts: Vec<Arc<str>>,
+    by: HoldingGroup,
+    /// The name of an order, and whether it is reversed.
+    sort: Option<(String, bool)>,
+    only_running: bool,
+    is_checked: bool,
     page: Paging,
+}
+
+/// A question for one holder.
+#[derive(Debug)]
+struct JobAsk {
+    /// As it was asked.
+    id: String,
+    cluster: Option<Arc<str>>,
+    range: TimeRange,
 }
 
 /// What each job and pod used of its GPUs, by the sums that agents make of every sample.
 ///
 /// A job holds a GPU from its allocation on, also without a process. Of a GPU that several hold at once each has the same part.
 /// GPUs that no agent samples, as those of files and of clusters read from outside, are not among them. Of the hours in which the
-/// range begins and ends a part is taken that is as long: `interpolated`.
+/// range begins and ends a part is taken that is as long: `interpolated`. Jobs, nobody and what was not observed together are the time
+/// and energy of the GPUs; `check` measures that.
 #[utoipa::path(
     get, path = "/api/v1/jobs", tag = "analysis", operation_id = "jobs", params(JobsParams),
     responses(
-        (status = 200, description = "The jobs and pods, whoever held most GPU hours first.", body = JobList,
+        (status = 200, description = "The jobs and pods, or what they are put together by.", body = JobList,
          headers(("x-partial" = Option<String>, description = "What could not be read; missing if the answer is whole."))),
         (status = 400, description = "A parameter is not allowed, or the range is too long.", body = ErrorBody),
-        (status = 404, description = "One of the hosts is unknown, or no rows are kept.", body = ErrorBody),
+        (status = 404, description = "One of the GPUs or hosts is unknown, or no rows are kept.", body = ErrorBody),
         (status = 503, description = "Too busy, or a name may be in what could not be read (code `incomplete`); try again.", body = ErrorBody),
     )
 )]
@@ -72,10 +146,31 @@ pub(crate) async fn jobs(
     headers: HeaderMap,
     Asked(params): Asked<JobsParams>,
 ) -> Answered {
-    let ask = JobsAsk {
+    api.answer(JobsAsk::parse(&params, &api.config().limits)?, &headers).await
+}
+
+/// What one job or pod used, in all and of each of its GPUs.
+#[utoipa::path(
+    get, path = "/api/v1/jobs/{id}", tag = "analysis", operation_id = "job",
+    params(("id" = String, Path, description = "The holder as `/api/v1/jobs` names it, its slashes as `%2F`; or the id of a batch job.", example = "pod:research/train-7/main"), JobParams),
+    responses(
+        (status = 200, description = "What it used.", body = JobDetail,
+         headers(("x-partial" = Option<String>, description = "What could not be read; missing if the answer is whole."))),
+        (status = 400, description = "A parameter is not allowed, `cluster` is missing, or the range is too long.", body = ErrorBody),
+        (status = 404, description = "No such job or pod held a GPU in the range, or no rows are kept.", body = ErrorBody),
+        (status = 503, description = "Too busy, or it may be in what could not be read (code `incomplete`); try again.", body = ErrorBody),
+    )
+)]
+pub(crate) async fn one(
+    Shared(api): Shared<Api>,
+    Named(id): Named,
+    headers: HeaderMap,
+    Asked(params): Asked<JobParams>,
+) -> Answered {
+    let ask = JobAsk {
+        id,
+        cluster: given(params.cluster.as_ref()).map(Arc::from),
         range: TimeRange::read(params.start.as_ref(), params.end.as_ref())?,
-        hosts: parameter::list("host", params.host.as_ref())?,
-        page: Paging::parse(params.limit.as_ref(), params.offset.as_ref(), &api.config().limits)?,
     };
     api.answer(ask, &headers).await
 }
@@ -83,50 +178,191 @@ pub(crate) async fn jobs(
 impl Ask for JobsAsk {
     async fn answer(self, view: View) -> Result<Rendered, ApiError> {
         let range = self.range.at(view.now_ns())?;
-        let Part { answer: held, missing } = self.held(&view, range).await?;
+        let is_current = is_current(range.1, view.now_ns());
+        if self.only_running && !is_current {
+            return Err(ApiError::parameter("running", "true", "false, unless the range ends now"));
+        }
+        let Part { answer: (held, check), missing } = self.held(view.history.as_ref(), range).await?;
         view.render(missing, move |view, _| {
             let until_ns = self.range.until_ns(view.now_ns(), USE_REUSED_NS);
-            Body::until(until_ns, &self.list(&held, range))
+            Body::until(until_ns, &self.list(held, check, range, (is_current, view.prices)))
         })
         .await
     }
 }
 
 impl JobsAsk {
-    async fn held(&self, view: &View, range: (i64, i64)) -> Result<Part<Vec<Holding>>, ApiError> {
-        let history = view.history.as_ref();
-        if self.hosts.is_empty() {
-            return Ok(holdings(history, Vec::new(), range, ROWS_MAX).await?);
-        }
-        let fleet = history.fleet().await?;
-        let Part { answer, missing } = match telemetry::selected(&fleet, &[], &self.hosts)? {
-            Some(gpus) if gpus.is_empty() => Part::default(),
-            gpus => holdings(history, gpus.unwrap_or_default(), range, ROWS_MAX).await?,
-        };
-        Ok(Part { answer, missing: ask::joined(fleet.missing, missing) })
+    fn parse(params: &JobsParams, limits: &Limits) -> Result<Self, ApiError> {
+        let by = given(params.by.as_ref()).unwrap_or("holder");
+        let group = HoldingGroup::by_name(by).filter(|_| BY.contains(&by));
+        Ok(Self {
+            range: TimeRange::read(params.start.as_ref(), params.end.as_ref())?,
+            gpus: parameter::list("gpus", params.gpus.as_ref())?,
+            hosts: parameter::list("host", params.host.as_ref())?,
+            by: group.ok_or_else(|| ApiError::parameter("by", by, BY.join(", ")))?,
+            sort: given(params.sort.as_ref()).map(sort).transpose()?,
+            only_running: Flag::read("running", params.running.as_ref())?,
+            is_checked: Flag::read("check", params.check.as_ref())?,
+            page: Paging::parse(params.limit.as_ref(), params.offset.as_ref(), limits)?,
+        })
     }
 
-    fn list(&self, held: &[Holding], (start_ns, end_ns): (i64, i64)) -> JobList {
-        let sums = |of: fn(&Holding) -> bool| {
-            held.iter().filter(|one| of(one)).fold(HoldingSums::default(), |mut sums, one| {
-                sums.add(&one.sums);
-                sums
-            })
+    /// What was held of the GPUs that are asked for, and beside it their own hours and energy, if these are asked for.
+    async fn held(
+        &self,
+        history: &dyn History,
+        (start_ns, end_ns): (i64, i64),
+    ) -> Result<Part<(HoldingsAnswer, Option<JobCheck>)>, ApiError> {
+        let Part { answer: gpus, missing } = self.selected(history).await?;
+        let Some(gpus) = gpus else {
+            let nothing = HoldingsAnswer::default();
+            let check = self.is_checked.then(|| check(&nothing, &[]));
+            return Ok(Part { answer: (nothing, check), missing });
         };
-        let (all, nobody, unseen) =
-            (sums(Holding::is_held), sums(Holding::is_nobody), sums(Holding::is_unobserved));
-        let jobs: Vec<JobUse> = held.iter().filter(|one| one.is_held()).map(JobUse::of).collect();
-        let (jobs, total, pagination) = self.page.cut(jobs);
+        let query = HoldingsQuery { gpus: gpus.clone(), start_ns, end_ns, by: self.by, holder: None };
+        let Part { answer: held, missing: unread } = holdings(history, query, ROWS_MAX).await?;
+        let missing = ask::joined(missing, unread);
+        if !self.is_checked {
+            return Ok(Part { answer: (held, None), missing });
+        }
+        let query = UseQuery { gpus, told_apart: ToldApart::by([]), ..UseQuery::of(start_ns, end_ns) };
+        let Part { answer: uses, missing: unread } = history.usage(query).await?;
+        let check = check(&held, &uses);
+        Ok(Part { answer: (held, Some(check)), missing: ask::joined(missing, unread) })
+    }
+
+    /// The keys of the GPUs that are asked for, without any all; none: there is no such GPU.
+    async fn selected(&self, history: &dyn History) -> Result<Part<Option<Vec<Arc<str>>>>, ApiError> {
+        if self.gpus.is_empty() && self.hosts.is_empty() {
+            return Ok(Part { answer: Some(Vec::new()), missing: Vec::new() });
+        }
+        let fleet = history.fleet().await?;
+        let gpus = telemetry::selected(&fleet, &self.gpus, &self.hosts)?.unwrap_or_default();
+        Ok(Part { answer: Some(gpus).filter(|gpus| !gpus.is_empty()), missing: fleet.missing })
+    }
+
+    fn list(
+        &self,
+        held: HoldingsAnswer,
+        check: Option<JobCheck>,
+        (start_ns, end_ns): (i64, i64),
+        (is_current, prices): (bool, JobPrices),
+    ) -> JobList {
+        let HoldingsAnswer { mut groups, nobody, unobserved, .. } = held;
+        groups.retain(|one| one.is_last || !self.only_running);
+        self.put_in_order(&mut groups);
+        let mut whole = HoldingSums::default();
+        for one in &groups {
+            whole.add(&one.sums);
+        }
+        let (groups, total, pagination) = self.page.cut(groups);
         JobList {
-            jobs,
-            whole: JobSums::of(&all),
-            nobody: JobSums::of(&nobody),
-            unobserved_gpu_hours: unseen.held_s / 3_600.0,
-            interpolated: [all, nobody, unseen].iter().any(|sums| sums.is_interpolated),
+            jobs: groups.iter().map(|one| JobUse::of(one, is_current, prices)).collect(),
+            whole: JobSums::of(&whole, prices),
+            nobody: JobSums::of(&nobody, prices),
+            unobserved_gpu_hours: unobserved.held_s / 3_600.0,
+            interpolated: [whole, nobody, unobserved].iter().any(HoldingSums::is_interpolated),
+            check,
             start: Moment(start_ns),
             end: Moment(end_ns),
             total,
             pagination,
         }
     }
+
+    fn put_in_order(&self, groups: &mut [Holding]) {
+        let Some((name, is_reversed)) = &self.sort else { return };
+        let turned = |order: std::cmp::Ordering| if *is_reversed { order.reverse() } else { order };
+        let Some((_, of)) = ORDERS.iter().find(|(known, _)| known == name) else {
+            return groups.sort_by(|one, other| {
+                let is_known = other.group.is_some().cmp(&one.group.is_some());
+                is_known.then_with(|| turned(one.group.cmp(&other.group)))
+            });
+        };
+        groups.sort_by(|one, other| match (of(&one.sums), of(&other.sums)) {
+            (Some(one), Some(other)) => turned(one.total_cmp(&other)),
+            (one, other) => other.is_some().cmp(&one.is_some()),
+        });
+    }
+}
+
+impl Ask for JobAsk {
+    async fn answer(self, view: View) -> Result<Rendered, ApiError> {
+        let (start_ns, end_ns) = self.range.at(view.now_ns())?;
+        let is_current = is_current(end_ns, view.now_ns());
+        let by = HoldingGroup::Gpu;
+        let query = HoldingsQuery { gpus: Vec::new(), start_ns, end_ns, by, holder: Some(self.holder()) };
+        let Part { answer: HoldingsAnswer { mut groups, .. }, missing } =
+            holdings(view.history.as_ref(), query, ROWS_MAX).await?;
+        groups.retain(|one| self.cluster.is_none() || one.cluster == self.cluster);
+        let Some(whole) = together(&groups) else { return Err(ApiError::no_holder(&self.id, &missing)) };
+        if groups.iter().any(|one| one.cluster != whole.cluster) {
+            let allowed = "the cluster of the job or pod: several have one of this name";
+            return Err(ApiError::Missing { name: "cluster", allowed });
+        }
+        groups.sort_by(|one, other| (&one.nodes, &one.group).cmp(&(&other.nodes, &other.group)));
+        view.render(missing, move |view, _| {
+            let until_ns = self.range.until_ns(view.now_ns(), USE_REUSED_NS);
+            let detail = JobDetail {
+                job: JobUse::of(&whole, is_current, view.prices),
+                gpus: groups.iter().map(|one| JobGpu::of(one, view.prices)).collect(),
+                interpolated: whole.sums.is_interpolated(),
+                start: Moment(start_ns),
+                end: Moment(end_ns),
+            };
+            Body::until(until_ns, &detail)
+        })
+        .await
+    }
+}
+
+impl JobAsk {
+    /// The holder, as its rows name it: an id without a kind is that of a batch job.
+    fn holder(&self) -> Arc<str> {
+        if self.id.contains(':') { Arc::from(self.id.as_str()) } else { format!("job:{}", self.id).into() }
+    }
+}
+
+/// All that a holder had as one; none: nothing.
+fn together(gpus: &[Holding]) -> Option<Holding> {
+    let (first, rest) = gpus.split_first()?;
+    let mut whole = Holding { group: first.holder.clone(), ..first.clone() };
+    for one in rest {
+        whole.and(&Holding { group: one.holder.clone(), ..one.clone() });
+    }
+    Some(whole)
+}
+
+/// Whether a range that ends there ends now, as far as the sums go.
+fn is_current(end_ns: i64, now_ns: i64) -> bool {
+    end_ns >= now_ns.saturating_sub(HOLDINGS_TRAIL_NS)
+}
+
+fn sort(text: &str) -> Result<(String, bool), ApiError> {
+    let (name, is_reversed) = text.strip_prefix('-').map_or((text, false), |name| (name, true));
+    if name == BY_GROUP || ORDERS.iter().any(|(order, _)| *order == name) {
+        return Ok((name.to_owned(), is_reversed));
+    }
+    let names: Vec<&str> = ORDERS.iter().map(|(order, _)| *order).chain([BY_GROUP]).collect();
+    Err(ApiError::parameter("sort", text, format!("{}; - before it turns the order round", names.join(", "))))
+}
+
+/// The sums of GPUs beside their own seconds and joules, of those that have both. The uses of a GPU lie side by side.
+fn check(held: &HoldingsAnswer, uses: &[GpuUse]) -> JobCheck {
+    let (mut sums, mut own_s, mut own_joules) = (HoldingSums::default(), 0.0, None);
+    let (mut gpus, mut without_sums) = (0, 0);
+    for of_gpu in uses.chunk_by(|one, next| one.gpu == next.gpu) {
+        let Some(one) = of_gpu.first() else { continue };
+        let Some(lines) = held.gpus.get(&one.gpu) else {
+            without_sums += 1;
+            continue;
+        };
+        gpus += 1;
+        sums.add(lines);
+        own_s += seconds(one.last_ns.saturating_sub(one.first_ns));
+        for joules in of_gpu.iter().filter_map(|one| one.held.joules) {
+            *own_joules.get_or_insert(0.0) += joules;
+        }
+    }
+    JobCheck::of(&sums, (own_s, own_joules), (gpus, without_sums))
 }

@@ -55,6 +55,7 @@ routes! {
     "/api/v1/hosts/{hostname}/gpus" => gpus::of_host,
     "/api/v1/hosts/{hostname}/topology" => topology::of_host,
     "/api/v1/jobs" => jobs::jobs,
+    "/api/v1/jobs/{id}" => jobs::one,
     "/api/v1/metrics" => metrics::catalogue,
     "/api/v1/query" => query::query,
     "/api/v1/analysis/findings" => analysis::findings,

@@ -2,11 +2,12 @@
 
 use std::sync::Arc;
 
+use gpuvitals_api::JobPrices;
 use gpuvitals_core::usage::{Ledger, Sharing};
 use gpuvitals_core::{Identity, IdentityColumn};
 use serde_json::{Value, json};
 
-use crate::analysis::{H100, judging};
+use crate::analysis::H100;
 use crate::world::{Row, World, gpu, rows};
 
 /// Two pods share this GPU.
@@ -28,7 +29,11 @@ fn pod_of(gpu: &Identity, pod: &str) -> Identity {
 /// The rows of the last hour, a minute apart, and what a ledger makes of them: a job with two GPUs on two hosts, of which one parks, a GPU
 /// that two pods share, and one that nobody has and nobody saw for a while.
 async fn accounted() -> World {
-    let world = judging().await;
+    accounted_at(JobPrices::default()).await
+}
+
+async fn accounted_at(prices: JobPrices) -> World {
+    let world = World::empty(|config, _| config.prices = prices).await;
     let job = |name: &str, host: &str| gpu(name, host, 0, H100).with(IdentityColumn::Job, "train-1").unwrap();
     let (works, parks) = (job("GPU-0", "sim-node-01"), job("GPU-1", "sim-node-02"));
     let shared = pod_of(&gpu("GPU-2", "sim-node-02", 2, H100), "a");
@@ -82,7 +87,9 @@ async fn what_jobs_and_pods_used_adds_up_to_the_time_and_energy_of_their_gpus() 
     near(&train["busy_gpu_hours"], hours(29.5));
     near(&train["idle_gpu_hours"], hours(59.0));
     near(&train["energy_kwh"], 0.72 * hours(59.0));
+    near(&train["wasted_gpu_hours"], hours(88.5));
     near(&train["shared_gpu_hours"], 0.0);
+    assert_eq!(train["cost"], Value::Null, "there is no price");
     assert_eq!(train["power_max_w"], 600.0);
     for pod in [a, b] {
         near(&pod["held_gpu_hours"], hours(29.5));
@@ -126,8 +133,154 @@ async fn jobs_of_a_host_are_those_of_its_gpus_page_by_page() {
     for (path, status) in [
         ("/api/v1/jobs?host=nowhere", 404),
         ("/api/v1/jobs?start=2026-11-20T16:00:00Z&end=2026-11-20T15:00:00Z", 400),
-        ("/api/v1/jobs?by=job", 400),
+        ("/api/v1/jobs?by=user", 400),
+        ("/api/v1/jobs?sort=hosts", 400),
+        ("/api/v1/jobs?running=perhaps", 400),
+        ("/api/v1/jobs?running=true&start=2026-11-20T12:00:00Z&end=2026-11-20T13:00:00Z", 400),
     ] {
         assert_eq!(world.get(path).await.status, status, "{path}");
     }
+}
+
+#[tokio::test]
+async fn jobs_nobody_and_the_unobserved_together_are_the_time_and_energy_of_their_gpus_which_a_check_says() {
+    let world = accounted().await;
+    assert_eq!(world.ok("/api/v1/jobs").await["check"], Value::Null, "it was not asked for");
+    let check = &world.ok("/api/v1/jobs?check=true").await["check"];
+    assert_eq!((&check["gpus"], &check["gpus_without_sums"]), (&json!(4), &json!(0)));
+    // Four GPUs from 15:01 to 16:00.
+    near(&check["gpu_hours"], 4.0 * 59.0 / 60.0);
+    near(&check["own_gpu_hours"], 4.0 * 59.0 / 60.0);
+    for residual in ["residual_pct", "energy_residual_pct", "interpolated_pct"] {
+        near(&check[residual], 0.0);
+    }
+    // A GPU that no agent samples, and one whose samples began before its agent did.
+    let busy: &[(&str, f64)] = &[("utilization_pct", 50.0), ("power_w", 600.0)];
+    let (elsewhere, early) = (gpu("GPU-9", "sim-node-09", 0, H100), gpu("GPU-2", "sim-node-02", 2, H100));
+    let minutes = (0..60).map(|minute| (elsewhere.clone(), 60 * minute, busy));
+    let before = (60..119).map(|minute| (early.clone(), 60 * minute, busy));
+    world.append(rows(&minutes.chain(before).rev().collect::<Vec<_>>())).await;
+    let path = "/api/v1/jobs?check=true&start=2026-11-20T14:00:00Z";
+    let check = &world.ok(path).await["check"];
+    assert_eq!((&check["gpus"], &check["gpus_without_sums"]), (&json!(4), &json!(1)));
+    near(&check["own_gpu_hours"], (4.0 * 59.0 + 59.0) / 60.0);
+    near(&check["residual_pct"], -20.0);
+    let of_host = &world.ok(&format!("{path}&host=sim-node-01")).await["check"];
+    assert_eq!((&of_host["gpus"], &of_host["gpus_without_sums"]), (&json!(1), &json!(0)));
+    let cut = "/api/v1/jobs?check=true&start=2026-11-20T15:30:00Z";
+    near(&world.ok(cut).await["check"]["interpolated_pct"], 100.0);
+}
+
+#[tokio::test]
+async fn jobs_are_put_together_by_what_their_rows_know() {
+    let world = accounted().await;
+    for (by, groups) in [
+        ("namespace", json!([null, "team"])),
+        ("job", json!(["train-1", null])),
+        ("pod", json!([null, "a", "b"])),
+        ("node", json!(["sim-node-02", "sim-node-01"])),
+        ("gpu", json!(["GPU-0", "GPU-1", "GPU-2"])),
+        ("model", json!([H100])),
+        ("day", json!(["2026-11-20"])),
+    ] {
+        let list = world.ok(&format!("/api/v1/jobs?by={by}")).await;
+        let found: Vec<&Value> = list["jobs"].as_array().unwrap().iter().map(|job| &job["group"]).collect();
+        assert_eq!(json!(found), groups, "{by}");
+        let held = list["jobs"].as_array().unwrap().iter().map(|job| job["held_gpu_hours"].as_f64().unwrap());
+        near(&list["whole"]["held_gpu_hours"], held.sum());
+        near(&list["whole"]["held_gpu_hours"], (118.0 + 59.0) / 60.0);
+        near(&list["nobody"]["held_gpu_hours"], 28.0 / 60.0);
+    }
+    // What is the same in all of a group stays known.
+    let team = &world.ok("/api/v1/jobs?by=namespace&sort=-group").await["jobs"][0];
+    assert_eq!(
+        (&team["namespace"], &team["pod"], &team["holder"]),
+        (&json!("team"), &Value::Null, &Value::Null)
+    );
+    let wasteful = world.ok("/api/v1/jobs?by=gpu&sort=-wasted_gpu_hours").await;
+    assert_eq!(wasteful["jobs"][0]["group"], "GPU-1");
+    let least = world.ok("/api/v1/jobs?sort=energy_kwh&limit=1").await;
+    assert_eq!(least["jobs"][0]["holder"], "pod:team/a/");
+}
+
+#[tokio::test]
+async fn prices_make_costs_and_carbon_of_hours_and_energy() {
+    let prices = JobPrices { per_gpu_hour: Some(2.0), per_kwh: Some(0.5), carbon_g_per_kwh: Some(400.0) };
+    let world = accounted_at(prices).await;
+    let train = &world.ok("/api/v1/jobs").await["jobs"][0];
+    near(&train["cost"], 2.0 * 118.0 / 60.0);
+    near(&train["wasted_cost"], 2.0 * 88.5 / 60.0);
+    let kwh = 0.72 * 59.0 / 60.0;
+    near(&train["energy_cost"], 0.5 * kwh);
+    near(&train["carbon_kg"], 0.4 * kwh);
+}
+
+#[tokio::test]
+async fn one_job_has_its_gpus_by_host_with_what_it_used_of_each() {
+    let world = accounted().await;
+    let train = world.ok("/api/v1/jobs/train-1").await;
+    assert_eq!(train, world.ok("/api/v1/jobs/job%3Atrain-1").await);
+    assert_eq!((&train["job"]["holder"], &train["job"]["gpus"]), (&json!("job:train-1"), &json!(2)));
+    assert_eq!((&train["job"]["running"], &train["interpolated"]), (&json!(true), &json!(false)));
+    near(&train["job"]["held_gpu_hours"], 118.0 / 60.0);
+    let [works, parks] = [0, 1].map(|at| &train["gpus"][at]);
+    assert_eq!(
+        (&works["gpu"], &works["hostname"], &works["model"]),
+        (&json!("GPU-0"), &json!("sim-node-01"), &json!(H100))
+    );
+    assert_eq!((&parks["gpu"], &parks["hostname"]), (&json!("GPU-1"), &json!("sim-node-02")));
+    near(&works["wasted_gpu_hours"], 29.5 / 60.0);
+    near(&parks["wasted_gpu_hours"], 59.0 / 60.0);
+    assert_eq!((&works["power_max_w"], &parks["power_max_w"]), (&json!(600.0), &json!(120.0)));
+    // A name with slashes is one part of the path.
+    let pod = world.ok("/api/v1/jobs/pod%3Ateam%2Fb%2F").await;
+    assert_eq!((&pod["job"]["pod"], &pod["gpus"][0]["gpu"]), (&json!("b"), &json!("GPU-2")));
+    for (path, code) in [
+        ("/api/v1/jobs/train-2", "unknown_job"),
+        ("/api/v1/jobs/nobody", "unknown_job"),
+        ("/api/v1/jobs/train-1?cluster=east", "unknown_job"),
+        ("/api/v1/jobs/train-1?start=2026-11-20T12:00:00Z&end=2026-11-20T13:00:00Z", "unknown_job"),
+        ("/api/v1/jobs/train-1?by=gpu", "bad_parameter"),
+    ] {
+        assert_eq!(world.get(path).await.json()["code"], code, "{path}");
+    }
+}
+
+/// A GPU that changes hands, as an agent tells it on the way.
+#[tokio::test]
+async fn a_job_whose_gpu_somebody_else_has_now_does_not_run_any_more() {
+    let world = accounted().await;
+    let of = |job: &str, cluster: &str| {
+        let gpu = gpu(&format!("GPU-{cluster}"), "sim-node-03", 0, H100).with(IdentityColumn::Job, job);
+        gpu.and_then(|gpu| gpu.with(IdentityColumn::Cluster, cluster)).unwrap()
+    };
+    let busy: &[(&str, f64)] = &[("utilization_pct", 50.0), ("power_w", 600.0)];
+    let mut ledger = Ledger::default();
+    let mut told = Vec::new();
+    for minute in (0..60).rev() {
+        let job = if minute < 20 { "new" } else { "old" };
+        let samples = [(of(job, "east"), 60 * minute, busy), (of("old", "west"), 60 * minute, busy)];
+        ledger.add(&rows(&samples), &Shared(""));
+        told.extend(ledger.due());
+    }
+    told.extend(ledger.finish());
+    world.store.append(told).await.unwrap();
+    let list = world.ok("/api/v1/jobs?sort=group").await;
+    let running: Vec<Value> = list["jobs"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|job| json!([job["holder"], job["cluster"], job["running"]]))
+        .collect();
+    assert!(running.contains(&json!(["job:old", "east", false])), "{running:?}");
+    assert!(running.contains(&json!(["job:old", "west", true])), "{running:?}");
+    assert!(running.contains(&json!(["job:new", "east", true])), "{running:?}");
+    let now = world.ok("/api/v1/jobs?running=true").await;
+    assert_eq!(now["total"].as_u64().unwrap() + 1, list["total"].as_u64().unwrap());
+    let past = world.ok("/api/v1/jobs?start=2026-11-20T15:00:00Z&end=2026-11-20T15:30:00Z").await;
+    assert_eq!(past["jobs"][0]["running"], Value::Null);
+    // Of two clusters with a job of one name the one that is meant must be said.
+    assert_eq!(world.get("/api/v1/jobs/old").await.status, 400);
+    let west = world.ok("/api/v1/jobs/old?cluster=west").await;
+    assert_eq!((&west["job"]["cluster"], &west["gpus"][0]["gpu"]), (&json!("west"), &json!("GPU-west")));
 }

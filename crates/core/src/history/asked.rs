@@ -10,7 +10,9 @@ use super::fleet::Fleet;
 use super::part::{Answered, Changes, Part};
 use super::query::{BucketQuery, Rows, RowsQuery};
 use super::steps::TimeSteps;
-use crate::usage::{GpuUse, Holding, Holdings, RowsOfUse, USES_MAX, Usage, UseQuery, use_columns};
+use crate::usage::{
+    GpuUse, Holdings, HoldingsAnswer, HoldingsQuery, RowsOfUse, USES_MAX, Usage, UseQuery, use_columns,
+};
 use crate::{Batch, Health, Table};
 
 /// Rows of a page that a history is asked for.
@@ -124,21 +126,20 @@ pub async fn use_of_rows(
     Ok(missing.map(|missing| Part { answer: usage.finish(), missing }))
 }
 
-/// What holders used in a range, by the rows of `gpu_usage` about these GPUs (all without any), whoever held most first.
+/// What holders used in a range, by the rows of `gpu_usage`.
 ///
 /// # Errors
 /// When the range has no length, there are more rows than so many, or the history gives none.
 pub async fn holdings(
     history: &(impl History + ?Sized),
-    gpus: Vec<Arc<str>>,
-    (start_ns, end_ns): (i64, i64),
+    query: HoldingsQuery,
     rows_max: usize,
-) -> Result<Part<Vec<Holding>>, QueryError> {
-    check_use(&UseQuery::of(start_ns, end_ns))?;
-    let mut held = Holdings::of(start_ns, end_ns);
+) -> Result<Part<HoldingsAnswer>, QueryError> {
+    check_use(&UseQuery::of(query.start_ns, query.end_ns))?;
+    let mut held = Holdings::of(&query);
     let (from_ns, until_ns) = held.rows_ns();
     let rows = RowsQuery {
-        gpus,
+        gpus: query.gpus,
         start_ns: Some(from_ns),
         end_ns: Some(until_ns),
         ..RowsQuery::of(Table::GpuUsage, 0)

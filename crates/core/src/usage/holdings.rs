@@ -1,6 +1,6 @@
 //! What holders used in a range of time, by the rows of `gpu_usage`.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
 use arrow_array::DictionaryArray;
@@ -10,24 +10,75 @@ use foldhash::fast::RandomState;
 
 use super::ledger::{EQUAL, HOLDING, NOBODY, UNOBSERVED, hour_of};
 use crate::batch::{Value, numbers, text_at};
-use crate::time::HOUR_NS;
-use crate::{Batch, IdentityColumn};
+use crate::time::{self, DAY_NS, HOUR_NS, MINUTE_NS};
+use crate::{Batch, Identity, IdentityColumn};
 
-/// What one holder used of all its GPUs. Time of a GPU that it shared counts by its part.
+/// By so much the rows of a holder that has its GPU still may end before now: they are published every ten seconds, and trail the
+/// samples by four of them.
+pub const HOLDINGS_TRAIL_NS: i64 = 5 * MINUTE_NS;
+
+/// Asks for what holders used.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct HoldingsQuery {
+    /// Keys of the GPUs; empty: all.
+    pub gpus: Vec<Arc<str>>,
+    /// First instant, nanoseconds UTC since 1970.
+    pub start_ns: i64,
+    /// Last instant.
+    pub end_ns: i64,
+    /// What is put together.
+    pub by: HoldingGroup,
+    /// This holder alone, in any cluster; none: all, with the time of nobody and the time without rows.
+    pub holder: Option<Arc<str>>,
+}
+
+/// By what the use of holders is put together.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum HoldingGroup {
+    /// By holder, in each cluster.
+    Holder,
+    /// By GPU.
+    Gpu,
+    /// By the text of an identity column, such as namespace, node or model.
+    Identity(IdentityColumn),
+    /// By day, UTC.
+    Day,
+}
+
+/// What holders used in a range of time.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct HoldingsAnswer {
+    /// What was held, by group, the one with the most time first.
+    pub groups: Vec<Holding>,
+    /// Time in which nobody had the GPUs.
+    pub nobody: HoldingSums,
+    /// Time without rows.
+    pub unobserved: HoldingSums,
+    /// By key of each GPU all of its time: of its holders, of nobody and without rows.
+    pub gpus: BTreeMap<Arc<str>, HoldingSums>,
+}
+
+/// What a group of holders used: most often one of them. Time of a GPU that it shared counts by its part.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Holding {
-    /// The cluster; empty: none is named.
-    pub cluster: Arc<str>,
-    /// The holder, as `gpu_usage` names it.
-    pub holder: Arc<str>,
-    /// Its namespace, pod, container and job, as far as they are known.
+    /// What the group has in common; none: its rows have no text there.
+    pub group: Option<Arc<str>>,
+    /// The cluster; none: none is named, or several are.
+    pub cluster: Option<Arc<str>>,
+    /// The holder, as `gpu_usage` names it; none: there are several.
+    pub holder: Option<Arc<str>>,
+    /// Namespace, pod, container and job, as far as they are known and the same in all of it.
     pub names: [Option<Arc<str>>; 4],
-    /// Keys of its GPUs.
-    pub gpus: BTreeSet<Arc<str>>,
+    /// Keys of its GPUs, and as of when the last row about each is, nanoseconds UTC since 1970.
+    pub gpus: BTreeMap<Arc<str>, i64>,
     /// Names of their nodes.
     pub nodes: BTreeSet<Arc<str>>,
+    /// Their models.
+    pub models: BTreeSet<Arc<str>>,
     /// Whether some of it is simulated.
     pub is_simulated: bool,
+    /// Whether it had a GPU at the end of the range: no other row about that GPU is a later one.
+    pub is_last: bool,
     /// Hours of GPUs, and the rest of the sums.
     pub sums: HoldingSums,
 }
@@ -41,6 +92,8 @@ pub struct HoldingSums {
     pub shared_s: f64,
     /// Seconds times utilisation; none where that is never known.
     pub busy_s: Option<f64>,
+    /// The rest of the seconds in which the utilisation is known: held for nothing.
+    pub wasted_s: Option<f64>,
     /// Seconds in which a GPU did nothing; none as well.
     pub idle_s: Option<f64>,
     /// Seconds in which a limit held the clocks down; none where that is never known.
@@ -51,8 +104,12 @@ pub struct HoldingSums {
     pub idle_joules: Option<f64>,
     /// Highest power of a GPU, watts.
     pub power_max_w: Option<f64>,
-    /// Whether a part of an hour was asked for: of that hour the same part is taken of everything.
-    pub is_interpolated: bool,
+    /// Highest temperature of a GPU, °C.
+    pub temperature_max_c: Option<f64>,
+    /// Most memory in use on a GPU, MB.
+    pub memory_max_mb: Option<f64>,
+    /// The part of the held seconds that is of hours of which only a part was asked for: there the same part is taken of everything.
+    pub interpolated_s: f64,
 }
 
 /// Adds up rows of `gpu_usage` over a range.
@@ -60,13 +117,43 @@ pub struct HoldingSums {
 pub struct Holdings {
     start_ns: i64,
     end_ns: i64,
-    held: HashMap<(Arc<str>, Arc<str>), Holding, RandomState>,
+    by: HoldingGroup,
+    holder: Option<Arc<str>>,
+    held: HashMap<GroupKey, Holding, RandomState>,
+    nobody: HoldingSums,
+    unobserved: HoldingSums,
+    gpus: BTreeMap<Arc<str>, HoldingSums>,
+    /// Of each GPU, as of when its last row is.
+    last_ns: HashMap<Arc<str>, i64, RandomState>,
+}
+
+/// Cluster and name of a group; the cluster counts for holders alone.
+type GroupKey = (Option<Arc<str>>, Option<Arc<str>>);
+
+/// A row of `gpu_usage`, as far as it lies in the range.
+struct HeldRow<'a> {
+    holder: &'a str,
+    hour_ns: i64,
+    as_of_ns: i64,
+    identity: &'a Identity,
+    sums: HoldingSums,
 }
 
 impl Holdings {
-    /// Nothing yet, of a range from its first instant to its last, nanoseconds UTC since 1970.
-    pub fn of(start_ns: i64, end_ns: i64) -> Self {
-        Self { start_ns, end_ns, held: HashMap::default() }
+    /// Nothing yet, of the range and the holder of a question.
+    pub fn of(query: &HoldingsQuery) -> Self {
+        let HoldingsQuery { start_ns, end_ns, by, ref holder, .. } = *query;
+        Self {
+            start_ns,
+            end_ns,
+            by,
+            holder: holder.clone(),
+            held: HashMap::default(),
+            nobody: HoldingSums::default(),
+            unobserved: HoldingSums::default(),
+            gpus: BTreeMap::new(),
+            last_ns: HashMap::default(),
+        }
     }
 
     /// The times of the rows that are wanted: rows have the start of their hour.
@@ -86,26 +173,13 @@ impl Holdings {
             let number = |name: &str| {
                 batch.records().column_by_name(name).and_then(numbers)?.value(row).map(Value::as_f64)
             };
-            let until_ns = match number("as_of_ns") {
-                #[expect(clippy::cast_possible_truncation, reason = "an instant is far below 2^63")]
-                Some(as_of_ns) => hour_ns.saturating_add(HOUR_NS).min(as_of_ns as i64),
-                None => continue,
-            };
+            #[expect(clippy::cast_possible_truncation, reason = "an instant is far below 2^63")]
+            let Some(as_of_ns) = number("as_of_ns").map(|as_of_ns| as_of_ns as i64) else { continue };
+            let until_ns = hour_ns.saturating_add(HOUR_NS).min(as_of_ns);
             let Some(part) = self.part_of((hour_ns, until_ns)) else { continue };
-            let scaled = |name: &str, unit: f64| number(name).map(|value| value * unit * part);
-            let held_s = scaled("held_ns", 1e-9).unwrap_or(0.0);
-            let sums = HoldingSums {
-                held_s,
-                shared_s: if held_text(shares, row) == Some(EQUAL) { held_s } else { 0.0 },
-                busy_s: scaled("busy_ns", 1e-9),
-                idle_s: scaled("idle_ns", 1e-9),
-                throttled_s: scaled("throttled_ns", 1e-9),
-                joules: scaled("used_mj", 1e-3),
-                idle_joules: scaled("idle_mj", 1e-3),
-                power_max_w: number("power_max_w"),
-                is_interpolated: part < 1.0,
-            };
-            self.add_row(batch, row, holder, sums);
+            let is_shared = held_text(shares, row) == Some(EQUAL);
+            let sums = HoldingSums::of_row(number, part, is_shared);
+            self.add_row(&HeldRow { holder, hour_ns, as_of_ns, identity: &batch.identity(row), sums });
         }
     }
 
@@ -118,67 +192,174 @@ impl Holdings {
         (whole_ns > 0 && within_ns > 0).then(|| part.min(1.0))
     }
 
-    fn add_row(&mut self, batch: &Batch, row: usize, holder: &str, sums: HoldingSums) {
-        let identity = batch.identity(row);
-        let cluster = identity.shared(IdentityColumn::Cluster).cloned().unwrap_or_default();
-        let held =
-            self.held.entry((Arc::clone(&cluster), Arc::from(holder))).or_insert_with_key(|key| Holding {
-                cluster,
-                holder: Arc::clone(&key.1),
-                names: HOLDING.map(|column| identity.shared(column).cloned()),
-                gpus: BTreeSet::new(),
-                nodes: BTreeSet::new(),
-                is_simulated: false,
-                sums: HoldingSums::default(),
-            });
-        held.gpus.extend(identity.key());
-        held.nodes.extend(identity.shared(IdentityColumn::Node).cloned());
-        held.is_simulated |= identity.is_simulated();
-        held.sums.add(&sums);
+    fn add_row(&mut self, row: &HeldRow<'_>) {
+        let Some(gpu) = row.identity.key() else { return };
+        self.gpus.entry(Arc::clone(&gpu)).or_default().add(&row.sums);
+        match row.holder {
+            UNOBSERVED => return self.unobserved.add(&row.sums),
+            NOBODY => self.nobody.add(&row.sums),
+            _ => {}
+        }
+        let last_ns = self.last_ns.entry(Arc::clone(&gpu)).or_insert(row.as_of_ns);
+        *last_ns = row.as_of_ns.max(*last_ns);
+        let is_asked = self.holder.as_deref().is_none_or(|asked| asked == row.holder);
+        if row.holder == NOBODY || !is_asked {
+            return;
+        }
+        let key = self.group_of(row, &gpu);
+        let group = key.1.clone();
+        self.held.entry(key).or_insert_with(|| Holding::first(group, row)).add(gpu, row);
     }
 
-    /// The holders, the one with the most time first; among them [`NOBODY`] and [`UNOBSERVED`].
-    pub fn finish(self) -> Vec<Holding> {
-        let mut held: Vec<Holding> = self.held.into_values().collect();
-        held.sort_by(|one, other| {
+    fn group_of(&self, row: &HeldRow<'_>, gpu: &Arc<str>) -> GroupKey {
+        match self.by {
+            HoldingGroup::Holder => {
+                (row.identity.shared(IdentityColumn::Cluster).cloned(), Some(Arc::from(row.holder)))
+            }
+            HoldingGroup::Gpu => (None, Some(Arc::clone(gpu))),
+            HoldingGroup::Identity(column) => (None, row.identity.shared(column).cloned()),
+            HoldingGroup::Day => (None, Some(day_of(row.hour_ns))),
+        }
+    }
+
+    /// What was added up.
+    pub fn finish(self) -> HoldingsAnswer {
+        let (last_ns, since_ns) = (self.last_ns, self.end_ns.saturating_sub(HOLDINGS_TRAIL_NS));
+        let is_last = |(gpu, as_of_ns): (&Arc<str>, &i64)| {
+            *as_of_ns >= since_ns && last_ns.get(gpu).is_none_or(|last_ns| as_of_ns >= last_ns)
+        };
+        let finished =
+            self.held.into_values().map(|one| Holding { is_last: one.gpus.iter().any(is_last), ..one });
+        let mut groups: Vec<Holding> = finished.collect();
+        groups.sort_by(|one, other| {
             let most = other.sums.held_s.total_cmp(&one.sums.held_s);
-            most.then_with(|| (&one.cluster, &one.holder).cmp(&(&other.cluster, &other.holder)))
+            most.then_with(|| (&one.cluster, &one.group).cmp(&(&other.cluster, &other.group)))
         });
-        held
+        HoldingsAnswer { groups, nobody: self.nobody, unobserved: self.unobserved, gpus: self.gpus }
+    }
+}
+
+impl HoldingGroup {
+    /// The group of that name: `holder`, `gpu`, `day`, or an identity column.
+    pub fn by_name(name: &str) -> Option<Self> {
+        match name {
+            "holder" => Some(Self::Holder),
+            "gpu" => Some(Self::Gpu),
+            "day" => Some(Self::Day),
+            name => IdentityColumn::by_name(name).map(Self::Identity),
+        }
     }
 }
 
 impl Holding {
-    /// Whether somebody held it: it is neither the time of nobody nor that without rows.
-    pub fn is_held(&self) -> bool {
-        !self.is_nobody() && !self.is_unobserved()
+    /// A group whose first row this is, before that is added.
+    fn first(group: Option<Arc<str>>, row: &HeldRow<'_>) -> Self {
+        Self {
+            group,
+            cluster: row.identity.shared(IdentityColumn::Cluster).cloned(),
+            holder: Some(Arc::from(row.holder)),
+            names: HOLDING.map(|column| row.identity.shared(column).cloned()),
+            gpus: BTreeMap::new(),
+            nodes: BTreeSet::new(),
+            models: BTreeSet::new(),
+            is_simulated: false,
+            is_last: false,
+            sums: HoldingSums::default(),
+        }
     }
 
-    /// Whether nobody held it.
-    pub fn is_nobody(&self) -> bool {
-        *self.holder == *NOBODY
+    fn add(&mut self, gpu: Arc<str>, row: &HeldRow<'_>) {
+        let text = |column| row.identity.get(column);
+        keep_same(&mut self.cluster, text(IdentityColumn::Cluster));
+        keep_same(&mut self.holder, Some(row.holder));
+        for (name, column) in self.names.iter_mut().zip(HOLDING) {
+            keep_same(name, text(column));
+        }
+        let last_ns = self.gpus.entry(gpu).or_insert(row.as_of_ns);
+        *last_ns = row.as_of_ns.max(*last_ns);
+        self.nodes.extend(row.identity.shared(IdentityColumn::Node).cloned());
+        self.models.extend(row.identity.shared(IdentityColumn::Model).cloned());
+        self.is_simulated |= row.identity.is_simulated();
+        self.sums.add(&row.sums);
     }
 
-    /// Whether nobody saw it.
-    pub fn is_unobserved(&self) -> bool {
-        *self.holder == *UNOBSERVED
+    /// Adds another group of the same question: what both have in common stays.
+    pub fn and(&mut self, other: &Self) {
+        keep_same(&mut self.group, other.group.as_deref());
+        keep_same(&mut self.cluster, other.cluster.as_deref());
+        keep_same(&mut self.holder, other.holder.as_deref());
+        for (name, others) in self.names.iter_mut().zip(&other.names) {
+            keep_same(name, others.as_deref());
+        }
+        for (gpu, as_of_ns) in &other.gpus {
+            let last_ns = self.gpus.entry(Arc::clone(gpu)).or_insert(*as_of_ns);
+            *last_ns = (*as_of_ns).max(*last_ns);
+        }
+        self.nodes.extend(other.nodes.iter().cloned());
+        self.models.extend(other.models.iter().cloned());
+        self.is_simulated |= other.is_simulated;
+        self.is_last |= other.is_last;
+        self.sums.add(&other.sums);
     }
 }
 
 impl HoldingSums {
+    /// So much of the numbers of a row.
+    fn of_row(number: impl Fn(&str) -> Option<f64>, part: f64, is_shared: bool) -> Self {
+        let scaled = |name: &str, unit: f64| number(name).map(|value| value * unit * part);
+        let held_s = scaled("held_ns", 1e-9).unwrap_or(0.0);
+        let busy_s = scaled("busy_ns", 1e-9);
+        Self {
+            held_s,
+            shared_s: if is_shared { held_s } else { 0.0 },
+            busy_s,
+            wasted_s: busy_s.map(|busy_s| held_s - busy_s),
+            idle_s: scaled("idle_ns", 1e-9),
+            throttled_s: scaled("throttled_ns", 1e-9),
+            joules: scaled("used_mj", 1e-3),
+            idle_joules: scaled("idle_mj", 1e-3),
+            power_max_w: number("power_max_w"),
+            temperature_max_c: number("temperature_max_c"),
+            memory_max_mb: number("memory_max_mb"),
+            interpolated_s: if part < 1.0 { held_s } else { 0.0 },
+        }
+    }
+
+    /// Whether a part of an hour was asked for.
+    pub fn is_interpolated(&self) -> bool {
+        self.interpolated_s > 0.0
+    }
+
     /// Adds more.
     pub fn add(&mut self, other: &Self) {
         let sum = |one: Option<f64>, other: Option<f64>| super::stay::sum(one, other, |a, b| a + b);
+        let higher = |one: Option<f64>, other: Option<f64>| super::stay::sum(one, other, f64::max);
         self.held_s += other.held_s;
         self.shared_s += other.shared_s;
         self.busy_s = sum(self.busy_s, other.busy_s);
+        self.wasted_s = sum(self.wasted_s, other.wasted_s);
         self.idle_s = sum(self.idle_s, other.idle_s);
         self.throttled_s = sum(self.throttled_s, other.throttled_s);
         self.joules = sum(self.joules, other.joules);
         self.idle_joules = sum(self.idle_joules, other.idle_joules);
-        self.power_max_w = super::stay::sum(self.power_max_w, other.power_max_w, f64::max);
-        self.is_interpolated |= other.is_interpolated;
+        self.power_max_w = higher(self.power_max_w, other.power_max_w);
+        self.temperature_max_c = higher(self.temperature_max_c, other.temperature_max_c);
+        self.memory_max_mb = higher(self.memory_max_mb, other.memory_max_mb);
+        self.interpolated_s += other.interpolated_s;
     }
+}
+
+/// Keeps a text if another one is the same.
+fn keep_same(text: &mut Option<Arc<str>>, other: Option<&str>) {
+    if text.as_deref() != other {
+        *text = None;
+    }
+}
+
+/// The day of an hour: `2026-11-20`.
+fn day_of(hour_ns: i64) -> Arc<str> {
+    let text = time::format(hour_ns.div_euclid(DAY_NS).saturating_mul(DAY_NS));
+    text.split('T').next().unwrap_or_default().into()
 }
 
 fn held_text(texts: Option<&DictionaryArray<Int32Type>>, row: usize) -> Option<&str> {

@@ -61,6 +61,8 @@ sections! {
     #[feature = "services"]
     api: gpuvitals_api::ApiSettings,
     #[feature = "services"]
+    jobs: gpuvitals_api::JobsSettings,
+    #[feature = "services"]
     gateway: crate::gateway::Gateway,
     #[feature = "services"]
     kubernetes: gpuvitals_clusters::Kubernetes,
