@@ -285,7 +285,7 @@ pub(crate) enum Command {
     /// Why a GPU was slow: what held it up, the heaviest first
     Explain(ExplainFlags),
     /// What each job and pod used of its GPUs: hours held, busy and wasted, energy
-    Jobs(JobsFlags),
+    Jobs(Box<JobsFlags>),
     /// Say what gpuvitals makes of files of rows: what each column became, GPUs, hosts, times; nothing is stored
     #[command(after_help = crate::inspect::EXAMPLES)]
     Inspect(crate::inspect::Inspect),

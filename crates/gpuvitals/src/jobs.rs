@@ -1,6 +1,8 @@
 //! `gpuvitals jobs`: what each job and pod used of its GPUs, from a running gpuvitals.
 
-use clap::Args;
+use std::fmt::Write as _;
+
+use clap::{Args, Subcommand};
 use gpuvitals_core::quantity::counted;
 use gpuvitals_core::{clock, time};
 use serde_json::Value;
@@ -14,28 +16,104 @@ use crate::terminal;
 
 /// `gpuvitals jobs`
 #[derive(Debug, Args)]
-#[command(after_help = "Examples:
+#[command(
+    args_conflicts_with_subcommands = true,
+    after_help = "Examples:
   gpuvitals jobs
-  gpuvitals jobs --last 7d --limit 20
+  gpuvitals jobs --last 7d --by namespace
   gpuvitals jobs --host node-17 --end 2026-11-20T16:00:00Z --json
+  gpuvitals jobs top
+  gpuvitals jobs show 4711 --last 7d
 
-WASTED is the time held, less time times utilisation. Docs: docs/jobs.md.")]
+WASTED is the time held, less time times utilisation. Docs: docs/jobs.md."
+)]
 pub(crate) struct JobsFlags {
+    /// Which of them.
+    #[command(flatten)]
+    pub list: ListFlags,
+    /// The server.
+    #[command(flatten)]
+    pub server: Server,
+    /// What to ask
+    #[command(subcommand)]
+    pub what: Option<JobsWhat>,
+}
+
+/// What `jobs` can ask; without a word the list.
+#[derive(Debug, Subcommand)]
+pub(crate) enum JobsWhat {
+    /// Whoever held most GPU hours first
+    List(ListFlags),
+    /// Whoever has a GPU now and has wasted most GPU hours first
+    Top(TopFlags),
+    /// One job or pod: what it used of each of its GPUs
+    Show(ShowFlags),
+}
+
+/// Of when an answer is.
+#[derive(Debug, Args)]
+pub(crate) struct RangeFlags {
     /// How far back from the end: 6h, 7d
     #[arg(long, value_name = "DURATION", default_value = "1d")]
     pub last: String,
     /// End (RFC 3339) [default: now]
     #[arg(long, value_name = "TIME")]
     pub end: Option<String>,
+}
+
+/// `gpuvitals jobs list`
+#[derive(Debug, Args)]
+pub(crate) struct ListFlags {
+    /// Of when
+    #[command(flatten)]
+    pub range: RangeFlags,
+    /// Only what was used on these hosts
+    #[arg(long, value_name = "HOST", value_delimiter = ',')]
+    pub host: Vec<String>,
+    /// Only what was used of this GPU: UUID, PCI address, or host:gpuN; may be given several times
+    #[arg(long, value_name = "GPU", value_delimiter = ',')]
+    pub gpu: Vec<String>,
+    /// Put together by this
+    #[arg(
+        long,
+        value_name = "WHAT",
+        default_value = "holder",
+        value_parser = ["holder", "gpu", "node", "namespace", "job", "pod", "model", "cluster", "day"]
+    )]
+    pub by: String,
+    /// Also compare the sums with the GPUs' own hours and energy
+    #[arg(long)]
+    pub check: bool,
+    /// At most this many
+    #[arg(long, value_name = "N", default_value_t = 100)]
+    pub limit: usize,
+}
+
+/// `gpuvitals jobs top`
+#[derive(Debug, Args)]
+pub(crate) struct TopFlags {
+    /// How far back from now: 6h, 7d
+    #[arg(long, value_name = "DURATION", default_value = "1d")]
+    pub last: String,
     /// Only what was used on these hosts
     #[arg(long, value_name = "HOST", value_delimiter = ',')]
     pub host: Vec<String>,
     /// At most this many
-    #[arg(long, value_name = "N", default_value_t = 100)]
+    #[arg(long, value_name = "N", default_value_t = 20)]
     pub limit: usize,
-    /// The server.
+}
+
+/// `gpuvitals jobs show`
+#[derive(Debug, Args)]
+pub(crate) struct ShowFlags {
+    /// Holder as the list names it, or the id of a batch job
+    pub id: String,
+    /// Of when
     #[command(flatten)]
-    pub server: Server,
+    pub range: RangeFlags,
+    /// The cluster, where several have a job or pod of this name
+    #[arg(long, value_name = "CLUSTER")]
+    pub cluster: Option<String>,
 }
 
 /// Prints what jobs and pods used.
@@ -43,62 +121,263 @@ pub(crate) struct JobsFlags {
 /// # Errors
 /// If the server cannot be reached, or refuses the question.
 pub(crate) fn run(flags: &JobsFlags) -> Result<(), Failure> {
-    let end_ns = match &flags.end {
+    let path = match &flags.what {
+        None => list_path(&flags.list)?,
+        Some(JobsWhat::List(asked)) => list_path(asked)?,
+        Some(JobsWhat::Top(asked)) => top_path(asked)?,
+        Some(JobsWhat::Show(asked)) => show_path(asked)?,
+    };
+    let answer = query::ask(&flags.server, &path)?;
+    let table = match &flags.what {
+        _ if flags.server.json => return terminal::print(&format!("{answer:#}\n")),
+        Some(JobsWhat::Show(_)) => detail(&answer),
+        Some(JobsWhat::List(asked)) => list(&answer, &asked.by),
+        Some(JobsWhat::Top(_)) => list(&answer, "holder"),
+        None => list(&answer, &flags.list.by),
+    };
+    terminal::print(&fitted(table, width()))
+}
+
+fn list_path(asked: &ListFlags) -> Result<String, Failure> {
+    let check = if asked.check { "&check=true" } else { "" };
+    Ok(format!(
+        "/api/v1/jobs?{}&by={}&limit={}{}{}{check}",
+        range(&asked.range)?,
+        escaped(&asked.by),
+        asked.limit,
+        query::some("host", &asked.host),
+        query::some("gpus", &asked.gpu),
+    ))
+}
+
+fn top_path(asked: &TopFlags) -> Result<String, Failure> {
+    Ok(format!(
+        "/api/v1/jobs?{}&running=true&sort=-wasted_gpu_hours&limit={}{}",
+        range(&RangeFlags { last: asked.last.clone(), end: None })?,
+        asked.limit,
+        query::some("host", &asked.host),
+    ))
+}
+
+fn show_path(asked: &ShowFlags) -> Result<String, Failure> {
+    let cluster = asked.cluster.as_ref().map_or(String::new(), |name| format!("&cluster={}", escaped(name)));
+    Ok(format!("/api/v1/jobs/{}?{}{cluster}", escaped(&asked.id), range(&asked.range)?))
+}
+
+fn range(asked: &RangeFlags) -> Result<String, Failure> {
+    let end_ns = match &asked.end {
         Some(text) => time::parse(text).map_err(|e| Failure::new(Exit::Usage, format!("--end: {e}")))?,
         None => clock::now_ns(),
     };
-    let hosts = if flags.host.is_empty() {
-        String::new()
-    } else {
-        format!("&host={}", escaped(&flags.host.join(",")))
-    };
-    let path = format!(
-        "/api/v1/jobs?start={}&end={}&limit={}{hosts}",
-        query::before(end_ns, &flags.last)?,
-        escaped(&time::format(end_ns)),
-        flags.limit
-    );
-    let answer = query::ask(&flags.server, &path)?;
-    let shown = if flags.server.json { format!("{answer:#}\n") } else { fitted(list(&answer), width()) };
-    terminal::print(&shown)
+    let start = query::before(end_ns, &asked.last)?;
+    Ok(format!("start={start}&end={}", escaped(&time::format(end_ns))))
 }
 
-/// A line a job, and one about the rest of the GPUs' time.
-fn list(answer: &Value) -> String {
-    let head = ["JOB", "GPUS", "GPU HOURS", "BUSY", "WASTED", "THROTTLED", "SHARED", "KWH", "HOSTS"];
-    let mut rows = vec![head.map(str::to_owned).to_vec()];
-    for job in answer["jobs"].as_array().into_iter().flatten() {
+/// Heads and fields of the sums; those without a value in any line are left out where the flag says so.
+const SUMS: [(&str, &str, bool); 13] = [
+    ("GPU HOURS", "held_gpu_hours", false),
+    ("BUSY", "busy_gpu_hours", false),
+    ("WASTED", "wasted_gpu_hours", false),
+    ("THROTTLED", "throttled_gpu_hours", false),
+    ("SHARED", "shared_gpu_hours", false),
+    ("KWH", "energy_kwh", false),
+    ("COST", "cost", true),
+    ("WASTED COST", "wasted_cost", true),
+    ("ENERGY COST", "energy_cost", true),
+    ("CO2 KG", "carbon_kg", true),
+    ("MAX W", "power_max_w", true),
+    ("MAX °C", "temperature_max_c", true),
+    ("MAX MB", "memory_max_mb", true),
+];
+/// Heads that only the GPUs of one job have.
+const PEAKS: [&str; 3] = ["MAX W", "MAX °C", "MAX MB"];
+
+/// The sums that these lines have, by head and field.
+fn sums_of(lines: &[&Value], has_peaks: bool) -> Vec<(&'static str, &'static str)> {
+    let is_known = |field: &str| lines.iter().any(|line| !line[field].is_null());
+    let is_shown = |head: &str, field: &str, is_optional: bool| {
+        (has_peaks || !PEAKS.contains(&head)) && (!is_optional || is_known(field))
+    };
+    let shown = SUMS.into_iter().filter(|&(head, field, is_optional)| is_shown(head, field, is_optional));
+    shown.map(|(head, field, _)| (head, field)).collect()
+}
+
+/// A line a job or group, and one about the rest of the GPUs' time.
+fn list(answer: &Value, by: &str) -> String {
+    let jobs: Vec<&Value> = answer["jobs"].as_array().into_iter().flatten().collect();
+    let sums = sums_of(&jobs, false);
+    let first = if by == "holder" { "JOB".to_owned() } else { by.to_uppercase() };
+    let heads =
+        [first.as_str(), "GPUS"].into_iter().chain(sums.iter().map(|(head, _)| *head)).chain(["HOSTS"]);
+    let mut rows: Vec<Vec<String>> = vec![heads.map(str::to_owned).collect()];
+    for job in &jobs {
         let simulated = if job["simulated"] == true { " (simulated)" } else { "" };
-        let wasted = job["held_gpu_hours"].as_f64().zip(job["busy_gpu_hours"].as_f64());
         let hosts: Vec<&str> =
             job["hosts"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
-        rows.push(vec![
-            text(&job["holder"]) + simulated,
-            text(&job["gpus"]),
-            number(job["held_gpu_hours"].as_f64()),
-            number(job["busy_gpu_hours"].as_f64()),
-            number(wasted.map(|(held, busy)| held - busy)),
-            number(job["throttled_gpu_hours"].as_f64()),
-            number(job["shared_gpu_hours"].as_f64()),
-            number(job["energy_kwh"].as_f64()),
-            hosts.join(","),
-        ]);
+        let mut row = vec![text(&job["group"]) + simulated, text(&job["gpus"])];
+        row.extend(sums.iter().map(|(_, field)| number(job[*field].as_f64())));
+        row.push(text(&Value::from(hosts.join(","))));
+        rows.push(row);
     }
-    let held = rows.len() - 1;
-    let table = if held == 0 { String::new() } else { aligned(&rows) };
+    let table = if jobs.is_empty() { String::new() } else { aligned(&rows) };
     let total = answer["total"].as_u64().unwrap_or_default();
-    let shown = if held as u64 == total { String::new() } else { format!("{held} of ") };
+    let shown = if jobs.len() as u64 == total { String::new() } else { format!("{} of ", jobs.len()) };
     let nobody = &answer["nobody"];
     format!(
-        "{table}{shown}{}; nobody had {} GPU hours{}, {} were not observed\n",
-        counted(total, "holder"),
+        "{table}{shown}{}; nobody had {} GPU hours{}, {} were not observed\n{}{}",
+        counted(total, if by == "holder" { "holder" } else { "group" }),
         number(nobody["held_gpu_hours"].as_f64()),
         nobody["energy_kwh"].as_f64().map_or_else(String::new, |kwh| format!(" ({kwh:.2} kWh)")),
         number(answer["unobserved_gpu_hours"].as_f64()),
+        interpolated(answer),
+        check(&answer["check"]),
     )
+}
+
+/// What a job or pod used in all, and a line a GPU.
+fn detail(answer: &Value) -> String {
+    let job = &answer["job"];
+    let mut shown = text(&job["holder"]);
+    for (field, words) in [("simulated", " (simulated)"), ("running", ", has a GPU now")] {
+        if job[field] == true {
+            shown.push_str(words);
+        }
+    }
+    let gpus: Vec<&Value> = answer["gpus"].as_array().into_iter().flatten().collect();
+    let sums = sums_of(&gpus, true);
+    let heads = ["HOST", "GPU", "MODEL"].into_iter().chain(sums.iter().map(|(head, _)| *head));
+    let mut rows: Vec<Vec<String>> = vec![heads.map(str::to_owned).collect()];
+    for gpu in gpus {
+        let mut row = ["hostname", "gpu", "model"].map(|field| text(&gpu[field])).to_vec();
+        row.extend(sums.iter().map(|(_, field)| number(gpu[*field].as_f64())));
+        rows.push(row);
+    }
+    if rows.len() > 2 {
+        let mut row = ["all together", "", ""].map(str::to_owned).to_vec();
+        row.extend(sums.iter().map(|(_, field)| number(job[*field].as_f64())));
+        rows.push(row);
+    }
+    format!("{shown}\n{}{}", aligned(&rows), interpolated(answer))
+}
+
+/// What a range that begins or ends within an hour takes of it.
+fn interpolated(answer: &Value) -> &'static str {
+    if answer["interpolated"] == true {
+        "of an hour in which the range begins or ends, a part is taken that is as long\n"
+    } else {
+        ""
+    }
+}
+
+/// The sums beside the GPUs' own hours and energy; empty if nobody asked for that.
+fn check(check: &Value) -> String {
+    if !check.is_object() {
+        return String::new();
+    }
+    let amount = |field: &str| number(check[field].as_f64());
+    let percent =
+        |field: &str| check[field].as_f64().map_or_else(|| "-".to_owned(), |pct| format!("{pct:+.2} %"));
+    let mut said = format!(
+        "check: {} GPU hours are {} by the samples ({}); {} kWh are {} ({})",
+        amount("gpu_hours"),
+        amount("own_gpu_hours"),
+        percent("residual_pct"),
+        amount("energy_kwh"),
+        amount("own_energy_kwh"),
+        percent("energy_residual_pct"),
+    );
+    if let Some(pct) = check["interpolated_pct"].as_f64().filter(|pct| *pct > 0.0) {
+        let _infallible = write!(said, "; {pct:.0} % of the hours are of hours that the range cuts");
+    }
+    if let Some(gpus) = check["gpus_without_sums"].as_u64().filter(|gpus| *gpus > 0) {
+        let _infallible = write!(said, "; {} more without an agent", counted(gpus, "GPU"));
+    }
+    said + "\n"
 }
 
 /// To two digits after the point; what is not known is a dash.
 fn number(value: Option<f64>) -> String {
     value.map_or_else(|| "-".to_owned(), |value| format!("{value:.2}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn job(group: Value, more: Value) -> Value {
+        let mut job = json!({
+            "group": group, "gpus": 2, "hosts": ["a", "b"], "held_gpu_hours": 2.0, "shared_gpu_hours": 0.0, "busy_gpu_hours": 0.5,
+            "wasted_gpu_hours": 1.5, "throttled_gpu_hours": null, "energy_kwh": 0.7,
+        });
+        if let (Some(job), Some(more)) = (job.as_object_mut(), more.as_object()) {
+            job.extend(more.clone());
+        }
+        job
+    }
+
+    fn answer(jobs: &[Value]) -> Value {
+        let nobody = json!({"held_gpu_hours": 3.0, "energy_kwh": null});
+        json!({"jobs": jobs, "total": jobs.len(), "nobody": nobody, "unobserved_gpu_hours": 0.25, "interpolated": false})
+    }
+
+    #[test]
+    fn a_list_has_a_line_a_group_and_columns_of_cost_only_where_there_is_a_price() {
+        let plain = list(&answer(&[job(json!("job:7"), json!({}))]), "holder");
+        let lines: Vec<&str> = plain.lines().collect();
+        assert!(lines[0].starts_with("JOB") && !lines[0].contains("COST"), "{plain}");
+        let cells: Vec<&str> = lines[1].split_whitespace().collect();
+        assert_eq!(cells, ["job:7", "2", "2.00", "0.50", "1.50", "-", "0.00", "0.70", "a,b"]);
+        assert_eq!(lines[2], "1 holder; nobody had 3.00 GPU hours, 0.25 were not observed");
+        let priced = job(Value::Null, json!({"cost": 4.0, "power_max_w": 700.0}));
+        let priced = list(&answer(&[priced]), "namespace");
+        assert!(priced.starts_with("NAMESPACE"), "{priced}");
+        assert!(priced.contains("  COST") && !priced.contains("MAX W"), "{priced}");
+        assert!(priced.contains("1 group;"), "{priced}");
+    }
+
+    #[test]
+    fn what_is_cut_from_an_hour_and_how_far_the_sums_are_off_stands_below() {
+        let mut answer = answer(&[]);
+        assert_eq!(list(&answer, "holder").lines().count(), 1);
+        answer["interpolated"] = json!(true);
+        answer["check"] = json!({
+            "gpus": 4, "gpus_without_sums": 1, "gpu_hours": 3.0, "own_gpu_hours": 4.0, "residual_pct": -25.0, "energy_kwh": 1.0,
+            "own_energy_kwh": null, "energy_residual_pct": null, "interpolated_pct": 12.4,
+        });
+        let said = list(&answer, "holder");
+        let lines: Vec<&str> = said.lines().collect();
+        assert!(lines[1].starts_with("of an hour in which the range begins or ends"), "{said}");
+        assert_eq!(
+            lines[2],
+            "check: 3.00 GPU hours are 4.00 by the samples (-25.00 %); 1.00 kWh are - (-); \
+             12 % of the hours are of hours that the range cuts; 1 GPU more without an agent"
+        );
+    }
+
+    #[test]
+    fn one_job_has_a_line_a_gpu_with_its_peaks_and_what_it_used_in_all() {
+        let gpu = |gpu: &str| {
+            job(Value::Null, json!({"gpu": gpu, "hostname": "a", "model": "M", "power_max_w": 700.0}))
+        };
+        let whole = job(json!("job:7"), json!({"holder": "job:7", "running": true, "power_max_w": 700.0}));
+        let shown =
+            detail(&json!({"job": whole, "gpus": [gpu("GPU-1"), gpu("GPU-2")], "interpolated": false}));
+        let lines: Vec<&str> = shown.lines().collect();
+        assert_eq!(lines[0], "job:7, has a GPU now");
+        assert!(lines[1].contains("MAX W") && !lines[1].contains("MAX MB"), "{shown}");
+        assert!(lines[2].contains("GPU-1") && lines[3].contains("GPU-2"), "{shown}");
+        assert!(lines[4].starts_with("all together") && lines.len() == 5, "{shown}");
+    }
+
+    #[test]
+    fn a_name_with_slashes_is_one_part_of_the_address() {
+        let range = RangeFlags { last: "1h".into(), end: Some("2026-11-20T16:00:00Z".into()) };
+        let path = show_path(&ShowFlags { id: "pod:team/a/".into(), range, cluster: None }).unwrap();
+        assert_eq!(
+            path,
+            "/api/v1/jobs/pod%3Ateam%2Fa%2F?start=2026-11-20T15%3A00%3A00Z&end=2026-11-20T16%3A00%3A00Z"
+        );
+    }
 }

@@ -117,7 +117,7 @@ pub(crate) fn before(end_ns: i64, last: &str) -> Result<String, Failure> {
 }
 
 /// A parameter with a list, if there is something in it.
-fn some(name: &str, list: &[String]) -> String {
+pub(crate) fn some(name: &str, list: &[String]) -> String {
     if list.is_empty() { String::new() } else { format!("&{name}={}", escaped(&list.join(","))) }
 }
 

@@ -3,10 +3,11 @@
 use std::borrow::Cow;
 
 /// What lists names, there and here.
-const LISTS: [(&str, &str); 8] = [
+const LISTS: [(&str, &str); 9] = [
     ("nothing: hosts are asked for with hosts", "nothing: hosts are asked for with --where node=HOST"),
     ("GET /api/v1/gpus", "`gpuvitals query gpus`"),
     ("GET /api/v1/hosts", "`gpuvitals query hosts`"),
+    ("GET /api/v1/jobs", "`gpuvitals jobs`"),
     ("GET /api/v1/metrics", "`gpuvitals metrics`"),
     ("GET /api/v1/analysis/findings", "`gpuvitals findings --steps`"),
     ("fewer GPUs or metrics, or another group_by", "fewer metrics, --gpu or another --group-by"),
@@ -24,10 +25,12 @@ const FLAGS: [(&str, Option<&str>); 7] = [
     ("search", None),
 ];
 /// Parameters that are flags.
-const SAME: [&str; 14] = [
+const SAME: [&str; 16] = [
     "after",
     "aggregate",
     "bottom",
+    "by",
+    "cluster",
     "end",
     "host",
     "judgement",
@@ -81,6 +84,11 @@ mod tests {
                 "9 steps × 9 series are more than 8 values; take a larger step, a shorter range, fewer GPUs or metrics, or another group_by",
                 "9 steps × 9 series are more than 8 values; take a longer --step, a shorter --last, fewer metrics, --gpu or another --group-by",
             ),
+            (
+                "no GPU was held by \"7\" in this range; GET /api/v1/jobs lists who held one",
+                "no GPU was held by \"7\" in this range; `gpuvitals jobs` lists who held one",
+            ),
+            ("cluster is missing; give one", "--cluster is missing; give one"),
             ("end is before start", "--end is before start"),
             ("unauthorized", "unauthorized"),
         ] {

@@ -61,9 +61,18 @@ fn the_gpus_of_the_machine_are_sampled_stored_and_served() {
     let held = |answer: &Value| answer["nobody"]["held_gpu_hours"].as_f64() > Some(0.0);
     let used = server.until("/api/v1/jobs", "the first sums, after ten seconds", held);
     assert_eq!((&used["total"], &used["unobserved_gpu_hours"]), (&json!(0), &json!(0.0)));
-    let printed = gpuvitals!().args(["jobs", "--url", &server.url]).finished().unwrap();
-    let printed = String::from_utf8(printed.stdout).unwrap();
+    let jobs = |arguments: &[&str]| {
+        let printed =
+            gpuvitals!().arg("jobs").args(arguments).args(["--url", &server.url]).finished().unwrap();
+        String::from_utf8([printed.stdout, printed.stderr].concat()).unwrap()
+    };
+    let printed = jobs(&["--check"]);
     assert!(printed.starts_with("0 holders; nobody had 0.0"), "{printed}");
+    assert!(printed.contains("check: 0.0"), "{printed}");
+    for none in [&["list", "--by", "day"][..], &["top"]] {
+        assert!(jobs(none).starts_with("0 "), "{}", jobs(none));
+    }
+    assert!(jobs(&["show", "7"]).contains("no GPU was held by \"7\""), "{}", jobs(&["show", "7"]));
     server.kill();
 
     let again = Server::start(&data, &["--source", "none"]);
