@@ -11,7 +11,7 @@ use gpuvitals_core::{Table, causes};
 use gpuvitals_inputs::replay::{ReplayConfig, ReplayPace, ReplaySource};
 use gpuvitals_inputs::simulated::{SimConfig, Simulated};
 use gpuvitals_queue::link::AnyProducer;
-use gpuvitals_sources::attribution::{Asking, Ownership};
+use gpuvitals_sources::attribution::{Asking, Owners, Ownership};
 use gpuvitals_sources::machine::Machine;
 use gpuvitals_sources::probe::Driver;
 use gpuvitals_sources::processes::ProcessTable;
@@ -201,7 +201,11 @@ impl Opened {
                 pipe::start(pipe::Sampled::accounting(sampler, sharing), producers, progress, terms)
             }
             OpenSource::Replay(replay) => pipe::start(*replay, producers, progress, terms),
-            OpenSource::Simulated(simulated) => pipe::start(*simulated, producers, progress, terms),
+            OpenSource::Simulated(simulated) => {
+                // Nobody shares a simulated GPU.
+                let fleet = pipe::Sampled::accounting(*simulated, Owners::new());
+                pipe::start(fleet, producers, progress, terms)
+            }
         };
         RunningSource { pipe: Some(pipe), _asking: asking }
     }

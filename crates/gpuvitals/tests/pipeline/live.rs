@@ -36,6 +36,10 @@ fn a_watcher_sees_new_rows_and_that_they_are_simulated() {
         table.contains("UTILIZATION %") && table.contains("(simulated)") && table.contains("12 GPUs"),
         "{table}"
     );
+    // What jobs use of it is added up too, and is as simulated.
+    let held = |jobs: &serde_json::Value| jobs["whole"]["held_gpu_hours"].as_f64() > Some(0.0);
+    let jobs = server.until("/api/v1/jobs", "the first sums, after ten seconds", held);
+    assert!(jobs["jobs"].as_array().unwrap().iter().all(|job| job["simulated"] == true), "{jobs}");
     let health = gpuvitals!().args(["query", "--url", &server.url, "health"]).finished().unwrap();
     assert!(health.status.success(), "{}", String::from_utf8_lossy(&health.stdout));
     assert_eq!(server.terminate(), Some(0));
