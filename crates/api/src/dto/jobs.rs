@@ -24,7 +24,7 @@ pub(crate) struct JobList {
     pub(crate) interpolated: bool,
     /// These sums beside the rows of their GPUs; missing unless `check=true`.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(required = false)]
+    #[schema(required = false, nullable = false)]
     pub(crate) check: Option<JobCheck>,
     /// First instant.
     pub(crate) start: Moment,
@@ -125,19 +125,19 @@ pub(crate) struct JobSums {
     pub(crate) memory_max_mb: Option<f64>,
     /// Cost of the held hours; missing without the setting `jobs.price_per_gpu_hour`.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(required = false)]
+    #[schema(required = false, nullable = false)]
     pub(crate) cost: Option<f64>,
     /// Cost of the wasted hours; missing as well, and where they are not known.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(required = false)]
+    #[schema(required = false, nullable = false)]
     pub(crate) wasted_cost: Option<f64>,
     /// Cost of the energy; missing without the setting `jobs.price_per_kwh`, and without energy.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(required = false)]
+    #[schema(required = false, nullable = false)]
     pub(crate) energy_cost: Option<f64>,
     /// CO2 of the energy, kg; missing without the setting `jobs.carbon_g_per_kwh`, and without energy.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(required = false)]
+    #[schema(required = false, nullable = false)]
     pub(crate) carbon_kg: Option<f64>,
 }
 

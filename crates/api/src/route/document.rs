@@ -63,7 +63,12 @@ fn document() -> utoipa::openapi::OpenApi {
 
 /// A field that may be null is in every answer: fields that may be missing are declared as never null.
 fn require_what_may_be_null(schema: &mut RefOr<Schema>) {
-    let RefOr::T(Schema::Object(object)) = schema else { return };
+    let object = match schema {
+        RefOr::T(Schema::Object(object)) => object,
+        // Fields of several types in one answer.
+        RefOr::T(Schema::AllOf(all)) => return all.items.iter_mut().for_each(require_what_may_be_null),
+        _ => return,
+    };
     let may_be_null = |schema: &RefOr<Schema>| {
         match schema {
         RefOr::T(Schema::Object(object)) => matches!(&object.schema_type, SchemaType::Array(types) if types.contains(&Type::Null)),
