@@ -29,6 +29,22 @@ test.describe("jobs and namespaces", () => {
     expect(heard).toEqual([]);
   });
 
+  test("each job and pod by what agents added up, with nobody's time below", async ({ page }) => {
+    const heard = complaints(page);
+    const rows = page.locator("tr[data-group]");
+    // The first sums come ten seconds after the first sample.
+    await expect(async () => {
+      await page.goto(`${LIVE}/jobs?by=holder&range=1h&price=2`);
+      await expect(rows.first()).toBeVisible({ timeout: 2_000 });
+    }).toPass({ timeout: 30_000 });
+    await expect(rows.first()).toContainText("simulated");
+    await expect(page.getByRole("columnheader", { name: "Cost of waste" })).toBeVisible();
+    await expect(page.getByRole("list", { name: "The rest of the time" })).toContainText("Nobody had GPUs for");
+    await rows.first().getByRole("link").last().click();
+    await expect(page).toHaveURL(/\/hosts\/sim-node-/);
+    expect(heard).toEqual([]);
+  });
+
   test("a phone has cards, and nothing scrolls sideways", async ({ page }) => {
     await page.setViewportSize({ width: 360, height: 800 });
     await page.goto(`${LIVE}/jobs?price=3`);

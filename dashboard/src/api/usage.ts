@@ -4,10 +4,12 @@ import { MINUTE } from "../shared/time";
 import { api, dataOf, partialOf, type Schemas } from "./client";
 import type { Span } from "./queries";
 
-// The energy and the idle hours of GPUs, by their holders.
+// The energy and the idle hours of GPUs, by their holders; and what holders used, by the sums that agents make.
 
 export type EnergyGroup = Schemas["EnergyGroup"];
 export type IdleGroup = Schemas["IdleGroup"];
+export type JobUse = Schemas["JobUse"];
+export type JobList = Schemas["JobList"];
 
 /** By what use is put together. */
 export const HOLDERS = ["namespace", "job", "pod", "node"] as const;
@@ -27,10 +29,22 @@ function timesOf({ start, end }: Span) {
   return { start: new Date(start).toISOString(), end: new Date(end).toISOString() };
 }
 
+/** From a start to an end, or so many milliseconds up to now. */
+export type UsageRange = Span | { readonly lengthMs: number };
+
 export interface UsageAsk {
   readonly by: Holder;
-  /** From a start to an end, or so many milliseconds up to now. */
-  readonly range: Span | { readonly lengthMs: number };
+  readonly range: UsageRange;
+}
+
+function spanOf(range: UsageRange): Span {
+  const end = "end" in range ? range.end : present();
+  return { start: "start" in range ? range.start : end - range.lengthMs, end };
+}
+
+/** A long range changes slowly and costs more: it is asked for at most sixty times while it passes. */
+function everyMs(range: UsageRange): number | false {
+  return "end" in range ? false : Math.max(MINUTE, range.lengthMs / 60);
 }
 
 /** Energy and idle hours of the same range, so that they can be put side by side. */
@@ -38,8 +52,7 @@ export function usageQuery({ by, range }: UsageAsk) {
   return queryOptions({
     queryKey: ["usage", by, range],
     queryFn: async ({ signal }) => {
-      const end = "end" in range ? range.end : present();
-      const span = { start: "start" in range ? range.start : end - range.lengthMs, end };
+      const span = spanOf(range);
       const query = { by, ...timesOf(span), limit: GROUPS_MAX };
       const [energy, idle] = await Promise.all([
         api.GET("/api/v1/analysis/energy", { params: { query }, signal }),
@@ -47,8 +60,21 @@ export function usageQuery({ by, range }: UsageAsk) {
       ]);
       return { span, energy: dataOf(energy), idle: dataOf(idle), partial: partialOf(energy) ?? partialOf(idle) };
     },
-    // A long range changes slowly and costs more: it is asked for at most sixty times while it passes.
-    refetchInterval: "end" in range ? false : Math.max(MINUTE, range.lengthMs / 60),
+    refetchInterval: everyMs(range),
+    placeholderData: keepPreviousData,
+  });
+}
+
+/** What each holder used, by the sums that agents make of every sample. */
+export function jobsQuery(range: UsageRange) {
+  return queryOptions({
+    queryKey: ["jobs", range],
+    queryFn: async ({ signal }) => {
+      const span = spanOf(range);
+      const answer = await api.GET("/api/v1/jobs", { params: { query: { ...timesOf(span), limit: GROUPS_MAX } }, signal });
+      return { span, list: dataOf(answer), partial: partialOf(answer) };
+    },
+    refetchInterval: everyMs(range),
     placeholderData: keepPreviousData,
   });
 }

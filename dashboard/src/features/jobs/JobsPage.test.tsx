@@ -53,6 +53,59 @@ describe("jobs and namespaces", () => {
     await waitFor(() => expect(mock.asked.some(({ path, params }) => path === IDLE && params.get("by") === "node")).toBe(true));
   });
 
+  describe("by holder", () => {
+    const LEDGER = "/api/v1/jobs";
+    const sums = { held_gpu_hours: 40, shared_gpu_hours: 10, busy_gpu_hours: 30, wasted_gpu_hours: 10, idle_gpu_hours: 8, throttled_gpu_hours: 0, energy_kwh: 12, idle_energy_kwh: 1, power_max_w: 700, temperature_max_c: 70, memory_max_mb: 1 };
+    const holder = (name: string, part = {}) => ({ group: name, holder: name, cluster: null, namespace: null, pod: null, container: null, job: name.replace("job:", ""), running: false, gpus: 2, hosts: ["node-1"], ...sums, ...part });
+    const ledger = (jobs: readonly object[], part = {}) => ok({ jobs, whole: { ...sums, held_gpu_hours: 40 * jobs.length }, nobody: { ...sums, held_gpu_hours: 3, energy_kwh: 0.5 }, unobserved_gpu_hours: 0, interpolated: false, start: "", end: "", total: jobs.length, pagination, ...part });
+
+    it("shows what each job and pod held, used and wasted, and leads to its GPUs and hosts", async () => {
+      const pod = holder("pod:team/a/main", { namespace: "team", pod: "a", job: null, cluster: "east", running: true, simulated: true, wasted_gpu_hours: 25, hosts: ["n1", "n2", "n3"] });
+      const mock = mockApi({ "/api/v1/hosts": now(), [LEDGER]: ledger([holder("job:7"), pod]) });
+      renderAt("/jobs?by=holder&range=1h");
+      const link = await screen.findByRole("link", { name: "job:7" });
+      expect(groups()).toEqual(["pod:team/a/main", "job:7"]);
+      expect(link.closest("tr")?.textContent).toBe("job:7240 h30 h10 h 25%10 h12 kWhnode-1");
+      expect(link.getAttribute("href")).toBe("/gpus?where=job%3D7");
+      expect(screen.getByRole("link", { name: "node-1" }).getAttribute("href")).toBe("/hosts/node-1");
+      const other = screen.getByRole("link", { name: "pod:team/a/main" });
+      expect(other.getAttribute("href")).toBe("/gpus?where=cluster%3Deast%3Bnamespace%3Dteam%3Bpod%3Da");
+      expect(other.closest("tr")?.textContent).toMatch(/east, has a GPU now, simulated.*n1n2and 1 more$/);
+      const asked = mock.asked.find(({ path }) => path === LEDGER)?.params;
+      expect(Date.parse(asked?.get("end") ?? "") - Date.parse(asked?.get("start") ?? "")).toBe(3_600_000);
+      expect(mock.asked.some(({ path }) => path === ENERGY)).toBe(false);
+    });
+
+    it("has the cost of the waste at the price that is typed, or else at that of the server", async () => {
+      const mock = mockApi({ "/api/v1/hosts": now(), [LEDGER]: ledger([holder("job:7")]) });
+      const { unmount } = renderAt("/jobs?by=holder&price=2");
+      const link = await screen.findByRole("link", { name: "job:7" });
+      expect(link.closest("tr")?.textContent).toContain("12 kWh20node-1");
+      unmount();
+      mock.set(LEDGER, ledger([holder("job:7", { wasted_cost: 35 })]));
+      renderAt("/jobs?by=holder");
+      await waitFor(() => expect(screen.getByRole("link", { name: "job:7" }).closest("tr")?.textContent).toContain("12 kWh35node-1"));
+    });
+
+    it("says below whose time the rest is, and what is taken of an hour that the range cuts", async () => {
+      mockApi({ "/api/v1/hosts": now(), [LEDGER]: ledger([holder("job:7")], { unobserved_gpu_hours: 2, interpolated: true }) });
+      renderAt("/jobs?by=holder");
+      const rest = within(await screen.findByRole("list", { name: "The rest of the time" }));
+      expect(rest.getAllByRole("listitem").map((item) => item.textContent)).toEqual([
+        "Nobody had GPUs for 3 h, 0.5 kWh.",
+        "GPUs were not observed for 2 h: they or their hosts were lost, hung or asleep.",
+        "Of an hour in which the range begins or ends, a part is taken that is as long.",
+      ]);
+    });
+
+    it("says where the sums come from when there are none", async () => {
+      const none = { ...sums, held_gpu_hours: 0 };
+      mockApi({ "/api/v1/hosts": now(), [LEDGER]: ledger([], { whole: none, nobody: none }) });
+      renderAt("/jobs?by=holder");
+      expect(await screen.findByText("No agent added anything up in this range")).toBeTruthy();
+    });
+  });
+
   describe("stragglers", () => {
     const STRAGGLERS = "/api/v1/analysis/stragglers";
     const member = (gpu: string, clock_mhz: number | null, straggler: boolean) => ({ gpu, name: `node-1 / ${gpu}`, straggler, clock_distance: -9, clock_mhz, power_w: 500, utilization_pct: 99 });

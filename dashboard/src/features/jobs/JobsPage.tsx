@@ -1,7 +1,8 @@
 import { useQuery } from "@tanstack/react-query";
 import { useEffect, useMemo, useRef, useState } from "react";
+import type { Schemas } from "../../api/client";
 import { hostsQuery } from "../../api/queries";
-import { HOLDERS, usageQuery, type Holder } from "../../api/usage";
+import { jobsQuery, usageQuery, type Holder } from "../../api/usage";
 import { anchorOf, askedRange } from "../../parts/range";
 import { useAddress } from "../../shared/address";
 import { ABSENT, formatNumber, shareOf } from "../../shared/format";
@@ -16,12 +17,13 @@ import { Pages, useListKeys, WaitingRows } from "../../parts/list";
 import { inOrder, knownSort } from "../../parts/order";
 import { pageOf, PAGE_SIZE } from "../../parts/pages";
 import { Tile, TILES } from "../../parts/tiles";
+import { HolderUse } from "./HolderUse";
 import { Stragglers } from "./Stragglers";
-import { JOBS, MOST_WASTE, parsePrice, PRESETS_SHOWN } from "./address";
+import { GROUPS, JOBS, MOST_WASTE, parsePrice, PRESETS_SHOWN, type Group } from "./address";
 import { byName, hours, percent, rowsOf, wholeOf, type UsageRow } from "./usage";
 import { USAGE_LISTS } from "./usageList";
 
-const NAMES: Readonly<Record<Holder, string>> = { namespace: "Namespaces", job: "Jobs", pod: "Pods", node: "Nodes" };
+const NAMES: Readonly<Record<Group, string>> = { holder: "Holders", namespace: "Namespaces", job: "Jobs", pod: "Pods", node: "Nodes" };
 
 /** Who used how many GPU hours and how much energy, and who held GPUs for nothing: the most waste first. */
 export function JobsPage() {
@@ -29,26 +31,25 @@ export function JobsPage() {
   const now = useNow(MINUTE);
   const hosts = useQuery(hostsQuery());
   const anchor = anchorOf(hosts.data?.hosts ?? [], now);
-  const usage = useQuery({ ...usageQuery({ by: state.by, range: askedRange(state.range, anchor) }), enabled: hosts.data !== undefined || hosts.isError });
-  const { data } = usage;
-  const { columns } = USAGE_LISTS[state.by];
-  const sort = knownSort(columns, state.sort, MOST_WASTE);
-  const rows = useMemo(() => (data === undefined ? [] : inOrder(byName(rowsOf(state.by, data.energy.groups, data.idle.groups, state.price)), columns, sort)), [data, state.by, state.price, columns, sort]);
-  const whole = data === undefined ? null : wholeOf(data.energy.whole, data.idle.whole, state.price);
-  const { shown, page, hasNext } = pageOf(rows, state.page);
-  const paging = { page, hasNext, pathOf: (other: number) => pathTo({ page: other }) };
-  useListKeys(paging);
+  const range = askedRange(state.range, anchor);
+  const isKnown = hosts.data !== undefined || hosts.isError;
+  const isByHolder = state.by === "holder";
+  const usage = useQuery({ ...usageQuery({ by: isByHolder ? "namespace" : state.by, range }), enabled: isKnown && !isByHolder });
+  const jobs = useQuery({ ...jobsQuery(range), enabled: isKnown && isByHolder });
+  const answer = isByHolder ? jobs : usage;
+  const { data } = answer;
+  const pathOf = (page: number) => pathTo({ page });
+  const onSort = (next: string) => change({ sort: next === "" ? MOST_WASTE : next });
   const span = data?.span ?? { start: now - MINUTE, end: now };
   const isSimulated = hosts.data?.hosts.some((host) => host.simulated) === true;
-  const hasHolders = rows.some((row) => row.group !== null);
 
   return (
-    <div data-testid="jobs" data-last-update={usage.dataUpdatedAt}>
+    <div data-testid="jobs" data-last-update={answer.dataUpdatedAt}>
       {isSimulated && <SimulatedBanner>Some of these GPUs are simulated: what they use was made up by gpuvitals, not measured.</SimulatedBanner>}
       <h1 className="sr-only">Jobs and namespaces</h1>
       <div className="mb-3 flex flex-wrap items-center gap-2">
         <nav aria-label="Groups" className="card flex rounded-md! p-0.5">
-          {HOLDERS.map((by) => (
+          {GROUPS.map((by) => (
             <Link
               key={by}
               to={pathTo({ by, page: 1 })}
@@ -59,13 +60,13 @@ export function JobsPage() {
             </Link>
           ))}
         </nav>
-        <RangeChoices range={state.range} span={span} presets={PRESETS_SHOWN} hasAll={false} onRange={(range) => change({ range })} />
+        <RangeChoices range={state.range} span={span} presets={PRESETS_SHOWN} hasAll={false} onRange={(next) => change({ range: next })} />
         <PriceField price={state.price} onChange={(price) => change({ price })} />
         <p role="status" className="num ml-auto text-xs text-muted">
-          {usage.isError && data !== undefined ? `Not renewed: as of ${formatClock(usage.dataUpdatedAt)}` : data !== undefined && `${formatInstant(span.start, now)} – ${formatInstant(span.end, now)}`}
+          {answer.isError && data !== undefined ? `Not renewed: as of ${formatClock(answer.dataUpdatedAt)}` : data !== undefined && `${formatInstant(span.start, now)} – ${formatInstant(span.end, now)}`}
         </p>
       </div>
-      <CustomRange range={state.range} onRange={(range) => change({ range })} />
+      <CustomRange range={state.range} onRange={(next) => change({ range: next })} />
       {anchor !== null && state.range.kind === "preset" && (
         <p role="note" aria-label="Age of the data" className="mb-2 text-[13px] text-warn">
           Nothing has reported since {formatInstant(anchor, now)}. Ranges end there, not now.
@@ -77,32 +78,59 @@ export function JobsPage() {
         </p>
       )}
       {state.by === "job" && <Stragglers />}
-      {data === undefined || whole === null ? (
-        usage.isError ? (
-          <Failed what="The use of the GPUs" error={usage.error} retry={() => void usage.refetch()} />
+      {data === undefined ? (
+        answer.isError ? (
+          <Failed what="The use of the GPUs" error={answer.error} retry={() => void answer.refetch()} />
         ) : (
           <WaitingRows label="Loading what GPUs used" />
         )
-      ) : whole.gpus === 0 ? (
-        <Empty title="No values in this range">No GPU reported anything in this time.</Empty>
       ) : (
-        <div className={usage.isPlaceholderData ? "opacity-60" : ""}>
-          <Totals whole={whole} />
-          {!hasHolders ? (
-            <NoHolders by={state.by} />
-          ) : (
-            <div className="mt-3">
-              <List of={USAGE_LISTS[state.by]} rows={shown} without={state.price === null ? ["cost"] : []} sort={sort} onSort={(next) => change({ sort: next === "" ? MOST_WASTE : next })} whole={rows} />
-            </div>
-          )}
-          <Pages {...paging} size={PAGE_SIZE} total={rows.length} />
-          <p className="mt-2 text-xs text-muted">
-            Held: a namespace, pod or job has the GPU. Idle: held, with a utilization below 1 % from one sample to the next.
-            {data.energy.total > data.energy.groups.length && ` These are the ${data.energy.groups.length.toLocaleString("en")} with the most energy of ${data.energy.total.toLocaleString("en")}.`}
-          </p>
+        <div className={answer.isPlaceholderData ? "opacity-60" : ""}>
+          {state.by === "holder"
+            ? jobs.data !== undefined && <HolderUse list={jobs.data.list} price={state.price} sort={state.sort} page={state.page} pathOf={pathOf} onSort={onSort} />
+            : usage.data !== undefined && <GroupUse by={state.by} answer={usage.data} price={state.price} sort={state.sort} page={state.page} pathOf={pathOf} onSort={onSort} />}
         </div>
       )}
     </div>
+  );
+}
+
+interface GroupUseProps {
+  readonly by: Holder;
+  readonly answer: { readonly energy: Schemas["EnergyList"]; readonly idle: Schemas["IdleList"] };
+  readonly price: number | null;
+  readonly sort: string;
+  readonly page: number;
+  readonly pathOf: (page: number) => string;
+  readonly onSort: (sort: string) => void;
+}
+
+/** What holders used together, by the rows of the GPUs. */
+function GroupUse({ by, answer: { energy, idle }, price, sort: asked, page: askedPage, pathOf, onSort }: GroupUseProps) {
+  const { columns } = USAGE_LISTS[by];
+  const sort = knownSort(columns, asked, MOST_WASTE);
+  const rows = useMemo(() => inOrder(byName(rowsOf(by, energy.groups, idle.groups, price)), columns, sort), [by, energy, idle, price, columns, sort]);
+  const whole = wholeOf(energy.whole, idle.whole, price);
+  const { shown, page, hasNext } = pageOf(rows, askedPage);
+  const paging = { page, hasNext, pathOf };
+  useListKeys(paging);
+  if (whole.gpus === 0) return <Empty title="No values in this range">No GPU reported anything in this time.</Empty>;
+  return (
+    <>
+      <Totals whole={whole} />
+      {rows.some((row) => row.group !== null) ? (
+        <div className="mt-3">
+          <List of={USAGE_LISTS[by]} rows={shown} without={price === null ? ["cost"] : []} sort={sort} onSort={onSort} whole={rows} />
+        </div>
+      ) : (
+        <NoHolders by={by} />
+      )}
+      <Pages {...paging} size={PAGE_SIZE} total={rows.length} />
+      <p className="mt-2 text-xs text-muted">
+        Held: a namespace, pod or job has the GPU. Idle: held, with a utilization below 1 % from one sample to the next.
+        {energy.total > energy.groups.length && ` These are the ${energy.groups.length.toLocaleString("en")} with the most energy of ${energy.total.toLocaleString("en")}.`}
+      </p>
+    </>
   );
 }
 

@@ -4,6 +4,9 @@ import { address, field, oneOf, pageNumber, sortBy } from "../../shared/address"
 
 export const PRESETS_SHOWN: readonly Preset[] = ["1h", "6h", "24h", "7d"];
 export const MOST_WASTE = "-idle";
+/** Each job and pod by itself, by the sums that agents make; or put together, by the rows of the GPUs. */
+export const GROUPS = ["holder", ...HOLDERS] as const;
+export type Group = (typeof GROUPS)[number];
 const LAST_DAY: Range = { kind: "preset", preset: "24h" };
 
 /** A price as it is typed, also with a decimal comma; null if it is none. */
@@ -16,7 +19,7 @@ export function parsePrice(text: string): number | null {
 export const JOBS = address(
   "/jobs",
   {
-    by: oneOf(HOLDERS, "namespace"),
+    by: oneOf(GROUPS, "namespace"),
     range: range(LAST_DAY),
     /** Of a GPU hour, in any currency; null: none was typed. */
     price: field<number | null>(null, "a number", parsePrice, (price) => (price === null ? "" : String(price))),

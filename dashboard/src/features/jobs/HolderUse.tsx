@@ -1,0 +1,91 @@
+import { useMemo } from "react";
+import type { JobList } from "../../api/usage";
+import { List } from "../../parts/columns";
+import { kwh } from "../../parts/energy";
+import { Pages, useListKeys } from "../../parts/list";
+import { inOrder, knownSort } from "../../parts/order";
+import { pageOf, PAGE_SIZE } from "../../parts/pages";
+import { Tile, TILES } from "../../parts/tiles";
+import { ABSENT, formatNumber, shareOf } from "../../shared/format";
+import { Empty } from "../../shared/states";
+import { HOLDER_LIST } from "./holderList";
+import { costOf, holdersOf } from "./holders";
+import { hours, percent } from "./usage";
+
+const MOST_WASTED = "-wasted";
+
+interface HolderUseProps {
+  readonly list: JobList;
+  readonly price: number | null;
+  readonly sort: string;
+  readonly page: number;
+  readonly pathOf: (page: number) => string;
+  /** Empty: the order of the list itself. */
+  readonly onSort: (sort: string) => void;
+}
+
+/** What each job and pod used by the sums that agents make of every sample, and below the time in which nobody had the GPUs. */
+export function HolderUse({ list, price, sort: asked, page: askedPage, pathOf, onSort }: HolderUseProps) {
+  const sort = knownSort(HOLDER_LIST.columns, asked, MOST_WASTED);
+  const rows = useMemo(() => inOrder(holdersOf(list.jobs, price), HOLDER_LIST.columns, sort), [list, price, sort]);
+  const { shown, page, hasNext } = pageOf(rows, askedPage);
+  const paging = { page, hasNext, pathOf };
+  useListKeys(paging);
+  const isEmpty = list.whole.held_gpu_hours + list.nobody.held_gpu_hours + list.unobserved_gpu_hours === 0;
+  if (isEmpty && list.total === 0) {
+    return (
+      <Empty title="No agent added anything up in this range">
+        <p>
+          <code>gpuvitals agent</code>, and <code>up</code> on a machine with GPUs, add up what each job and pod uses. For files, recordings and clusters that are read from outside, the other groups show
+          what their rows say. See docs/jobs.md.
+        </p>
+      </Empty>
+    );
+  }
+  const isPriced = rows.some(({ cost }) => cost !== null);
+  return (
+    <>
+      <Totals list={list} price={price} />
+      {rows.length > 0 && (
+        <div className="mt-3">
+          <List of={HOLDER_LIST} rows={shown} without={isPriced ? [] : ["cost"]} sort={sort} onSort={onSort} whole={rows} />
+        </div>
+      )}
+      <Pages {...paging} size={PAGE_SIZE} total={rows.length} />
+      <ul aria-label="The rest of the time" className="mt-2 space-y-0.5 text-xs text-muted">
+        <li>
+          Nobody had GPUs for {hours(list.nobody.held_gpu_hours)}
+          {list.nobody.energy_kwh !== null && `, ${kwh(list.nobody.energy_kwh)}`}.
+        </li>
+        {list.unobserved_gpu_hours > 0 && <li>GPUs were not observed for {hours(list.unobserved_gpu_hours)}: they or their hosts were lost, hung or asleep.</li>}
+        {list.interpolated && <li>Of an hour in which the range begins or ends, a part is taken that is as long.</li>}
+        {list.total > list.jobs.length && (
+          <li>
+            These are the {list.jobs.length.toLocaleString("en")} that held most of {list.total.toLocaleString("en")}.
+          </li>
+        )}
+      </ul>
+    </>
+  );
+}
+
+function Totals({ list: { whole, total }, price }: { readonly list: JobList; readonly price: number | null }) {
+  const wasted = shareOf(whole.wasted_gpu_hours, whole.held_gpu_hours);
+  const cost = costOf(whole, price);
+  return (
+    <dl className={TILES} aria-label="All together">
+      <Tile name="Held" value={hours(whole.held_gpu_hours)}>
+        <span className="ml-1.5 text-xs text-faint">by {formatNumber(total)} jobs and pods</span>
+      </Tile>
+      <Tile name="Busy" value={hours(whole.busy_gpu_hours)} />
+      <Tile name="Wasted" value={hours(whole.wasted_gpu_hours)}>
+        {wasted !== null && <span className="ml-1.5 text-xs text-faint">{percent(wasted)} of held</span>}
+      </Tile>
+      <Tile name="Shared" value={hours(whole.shared_gpu_hours)} />
+      <Tile name="Energy" value={kwh(whole.energy_kwh)} />
+      <Tile name="Cost of waste" value={cost === null ? ABSENT : formatNumber(cost)}>
+        {cost === null && <span className="block text-xs text-faint">at the price that you type</span>}
+      </Tile>
+    </dl>
+  );
+}

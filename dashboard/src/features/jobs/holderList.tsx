@@ -1,0 +1,67 @@
+import { HOST } from "../../parts/addresses";
+import type { ListOf } from "../../parts/columns";
+import { kwh } from "../../parts/energy";
+import { Bar } from "../../parts/gpuLook";
+import { highestFirst, lowestFirst } from "../../parts/order";
+import { ABSENT, formatNumber, shareOf } from "../../shared/format";
+import { Link } from "../../shared/location";
+import type { HolderRow } from "./holders";
+import { hours, percent } from "./usage";
+
+/** As many hosts as a cell has room for. */
+const HOSTS_SHOWN = 2;
+
+/** The list of jobs and pods. */
+export const HOLDER_LIST: ListOf<HolderRow> = {
+  label: "GPU hours, energy and waste of each job and pod",
+  keyOf: ({ cluster, holder }) => `${cluster ?? ""} ${holder}`,
+  mark: ({ holder }) => ({ "data-group": holder }),
+  pathOf: ({ path }) => path,
+  columns: [
+    { id: "holder", title: "Job or pod", card: "name", sort: lowestFirst(({ holder }) => holder), cell: (row) => <Holder row={row} />, className: "font-medium", limit: "max-w-72" },
+    { id: "gpus", title: "GPUs", sort: highestFirst(({ gpus }) => gpus), cell: ({ gpus }) => formatNumber(gpus), className: "num" },
+    { id: "held", title: "Held", sort: highestFirst(({ held }) => held), cell: ({ held }) => hours(held), className: "num" },
+    { id: "busy", title: "Busy", sort: highestFirst(({ busy }) => busy), cell: ({ busy }) => hours(busy), className: "num" },
+    { id: "wasted", title: "Wasted", sort: highestFirst(({ wasted }) => wasted), cell: (row) => <Wasted row={row} />, className: "num" },
+    { id: "shared", title: "Shared", sort: highestFirst(({ shared }) => shared), cell: ({ shared }) => hours(shared), className: "num" },
+    { id: "energy", title: "Energy", sort: highestFirst(({ energyKwh }) => energyKwh), cell: ({ energyKwh }) => kwh(energyKwh), className: "num" },
+    { id: "cost", title: "Cost of waste", sort: highestFirst(({ cost }) => cost), cell: ({ cost }) => (cost === null ? ABSENT : formatNumber(cost)), className: "num" },
+    { id: "hosts", title: "Hosts", value: ({ hosts }) => hosts.join(" "), cell: ({ hosts }) => <Hosts hosts={hosts} /> },
+  ],
+};
+
+function Holder({ row: { holder, cluster, path, isRunning, isSimulated } }: { readonly row: HolderRow }) {
+  const notes = [cluster, isRunning ? "has a GPU now" : null, isSimulated ? "simulated" : null].filter((note) => note !== null);
+  return (
+    <>
+      <Link to={path} data-row="" className="block truncate hover:underline" title={`GPUs that ${holder} holds now`}>
+        {holder}
+      </Link>
+      <span className="block truncate text-[11px] font-normal text-faint">{notes.join(", ")}</span>
+    </>
+  );
+}
+
+function Wasted({ row }: { readonly row: HolderRow }) {
+  const share = shareOf(row.wasted, row.held);
+  return (
+    <span className="block w-28">
+      {hours(row.wasted)} <span className="text-faint">{percent(share)}</span>
+      {share !== null && <Bar share={share} label="Wasted share of the held hours" colour="var(--warn)" />}
+    </span>
+  );
+}
+
+function Hosts({ hosts }: { readonly hosts: readonly string[] }) {
+  const more = hosts.length - HOSTS_SHOWN;
+  return (
+    <span className="[overflow-wrap:anywhere]">
+      {hosts.slice(0, HOSTS_SHOWN).map((name) => (
+        <Link key={name} to={HOST.to({ name })} className="relative mr-1.5 rounded hover:underline">
+          {name}
+        </Link>
+      ))}
+      {more > 0 && <span className="text-faint" title={hosts.join(", ")}>and {formatNumber(more)} more</span>}
+    </span>
+  );
+}
