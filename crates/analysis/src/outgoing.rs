@@ -56,7 +56,9 @@ impl Outgoing {
                 (batch.filter(&(0..batch.rows()).map(keep).collect::<Vec<_>>()), None)
             }
             Table::GpuDetails => (self.details.news(&batch), None),
-            Table::GpuProcesses | Table::GpuHealthEvents | Table::GpuUsage => (Some(batch), None),
+            Table::GpuProcesses | Table::GpuHealthEvents | Table::GpuUsage | Table::Jobs => {
+                (Some(batch), None)
+            }
         };
         rows.into_iter().chain(events).chain(used)
     }

@@ -43,8 +43,15 @@ fn promised_columns_have_their_names_and_types() {
 #[test]
 fn tables_have_names_keys_and_columns_of_their_own() {
     let named = Table::ALL.map(Table::name);
-    let names =
-        ["gpu_events", "system_events", "gpu_details", "gpu_processes", "gpu_health_events", "gpu_usage"];
+    let names = [
+        "gpu_events",
+        "system_events",
+        "gpu_details",
+        "gpu_processes",
+        "gpu_health_events",
+        "gpu_usage",
+        "jobs",
+    ];
     assert_eq!(named, names);
     let key = |table: Table| table.key().map(|column| column.name).collect::<Vec<_>>();
     let keys = Table::ALL.map(key);
@@ -56,11 +63,12 @@ fn tables_have_names_keys_and_columns_of_their_own() {
             vec!["metric", "instance"],
             vec!["pid"],
             vec!["kind", "sequence"],
-            vec!["holder", "share", "run"]
+            vec!["holder", "share", "run"],
+            vec!["job_id", "step", "told_by"]
         ]
     );
     let versions = Table::ALL.map(|table| table.version().map(|column| column.name));
-    assert_eq!(versions, [None, None, None, None, None, Some("as_of_ns")]);
+    assert_eq!(versions, [None, None, None, None, None, Some("as_of_ns"), Some("as_of_ns")]);
     for (number, table) in Table::ALL.into_iter().enumerate() {
         assert_eq!(table as usize, number, "the number on the wire");
         assert_eq!(Table::by_name(table.name()), Some(table));

@@ -222,8 +222,14 @@ fn seconds() -> impl Strategy<Value = i64> {
 }
 
 fn row_questions() -> impl Strategy<Value = RowsQuery> {
-    let tables =
-        vec![Table::GpuEvents, Table::GpuEvents, Table::GpuDetails, Table::SystemEvents, Table::GpuUsage];
+    let tables = vec![
+        Table::GpuEvents,
+        Table::GpuEvents,
+        Table::GpuDetails,
+        Table::SystemEvents,
+        Table::GpuUsage,
+        Table::Jobs,
+    ];
     let columns =
         ["held_ns", "power_w", "memory_used_mb", "strange", "note", "value", "memory_mb", "nobody_has_this"];
     let metrics = prop::option::of(prop::sample::subsequence(columns.to_vec(), 0..=columns.len()));

@@ -18,8 +18,8 @@ const RUN_NS: i64 = 7;
 /// Columns of a row that have a value, spelt.
 pub type Cells = BTreeMap<String, String>;
 
-/// A row of `gpu_events`. With a clock there is a row of `gpu_details` too, with a node and memory one of `system_events`, and with an XID one
-/// of `gpu_usage`, as of its time.
+/// A row of `gpu_events`. With a clock there is a row of `gpu_details` too, with a node and memory one of `system_events`, with an XID one
+/// of `gpu_usage`, and with a node and a job one of `jobs`: the last two as of its time.
 #[derive(Debug, Clone, Default)]
 pub struct TestRow {
     /// Number of its GPU, whose key is `GPU-0`, or `GPU-0:p1` with a partition.
@@ -80,7 +80,10 @@ impl TestRow {
         let of_its_time = [(Table::GpuEvents, self.key())].into_iter().chain(details).chain(system);
         let used = self.xid.map(|_| format!("{}\0{}\0exclusive\0{RUN_NS:020}", self.key(), self.holder()));
         let used = used.map(|key| (Table::GpuUsage, (key, self.hour_ns())));
-        of_its_time.map(|(table, key)| (table, (key, self.time_ns))).chain(used)
+        let job = self.node().zip(self.job);
+        let job =
+            job.map(|(node, job)| (Table::Jobs, (format!("{node}\0{job}\0whole\0prolog"), self.hour_ns())));
+        of_its_time.map(|(table, key)| (table, (key, self.time_ns))).chain(used).chain(job)
     }
 
     fn hour_ns(&self) -> i64 {
@@ -145,7 +148,21 @@ pub(crate) fn batches(rows: &[TestRow]) -> Vec<Batch> {
     let mut details = BatchBuilder::new(Table::GpuDetails);
     let mut system = BatchBuilder::new(Table::SystemEvents);
     let mut usage = BatchBuilder::new(Table::GpuUsage);
+    let mut jobs = BatchBuilder::new(Table::Jobs);
     for row in rows {
+        if let (Some(node), Some(job)) = (row.node(), row.job) {
+            let identity = jobs.intern(&host(&node));
+            let to = jobs.row(row.hour_ns(), identity);
+            for (name, text) in
+                [("job_id", job.to_string()), ("step", "whole".into()), ("told_by", "prolog".into())]
+            {
+                jobs.set_extra_text(to, name, &text).unwrap();
+            }
+            jobs.set_extra(to, "as_of_ns", Value::Int(row.time_ns)).unwrap();
+            if let Some(memory) = row.memory {
+                jobs.set_extra(to, "uid", Value::Int(memory.unsigned_abs().into())).unwrap();
+            }
+        }
         if let Some(xid) = row.xid {
             let identity = usage.intern(&row.identity());
             let to = usage.row(row.hour_ns(), identity);
@@ -168,16 +185,18 @@ pub(crate) fn batches(rows: &[TestRow]) -> Vec<Batch> {
             details.set_extra(to, "value", f64::from(clock)).unwrap();
         }
         if let (Some(node), Some(memory)) = (row.node(), row.memory) {
-            let mut identity = Identity::default();
-            identity.set(IdentityColumn::Node, &node).unwrap();
-            let identity = system.intern(&identity);
+            let identity = system.intern(&host(&node));
             let to = system.row(row.time_ns, identity);
             system.set(to, MetricId::of("memory_mb"), Value::Int(memory.into())).unwrap();
         }
     }
-    let others =
-        [details, system, usage].into_iter().filter_map(|mut other| other.finish(Origin::default(), 0));
+    let others = [details, system, usage, jobs].into_iter();
+    let others = others.filter_map(|mut other| other.finish(Origin::default(), 0));
     std::iter::once(batch(rows)).chain(others).collect()
+}
+
+fn host(node: &str) -> Identity {
+    Identity::default().with(IdentityColumn::Node, node).unwrap()
 }
 
 /// Rows of an answer.

@@ -157,11 +157,30 @@ export interface paths {
         };
         /**
          * What each job and pod used of its GPUs, by the sums that agents make of every sample.
-         * @description A job holds a GPU from its allocation on, also without a process. Of a GPU that several hold at once each has the same part.
+         * @description A job holds a GPU from its allocation on, also without a process. Of a GPU that several hold at once each has its part, by `share` of
+         *     its rows of `gpu_usage`.
          *     GPUs that no agent samples, as those of files and of clusters read from outside, are not among them. Of the hours in which the
-         *     range begins and ends a part is taken that is as long: `interpolated`.
+         *     range begins and ends a part is taken that is as long: `interpolated`. Jobs, nobody and what was not observed together are the time
+         *     and energy of the GPUs; `check` measures that.
          */
         get: operations["jobs"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/jobs/{id}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** What one job or pod used, in all and of each of its GPUs. */
+        get: operations["job"];
         put?: never;
         post?: never;
         delete?: never;
@@ -1288,7 +1307,7 @@ export interface components {
          *     `no_gpus` (400): the cluster has no GPUs by configuration.
          *     `unknown_node` (404): no GPU node has this name.
          *     `unknown_finding` (404): no open finding has this id.
-         *     `unknown_job` (404): no GPU is held by a job or pod of this id.
+         *     `unknown_job` (404): no GPU is, or in this range was, held by a job or pod of this id.
          *     `unknown_silence` (404): nothing of this name is silenced.
          *     `not_found` (404): nothing is at this path.
          *     `method_not_allowed` (405): the path does not support this method.
@@ -1961,9 +1980,76 @@ export interface components {
         };
         /** @description RFC 3339; seconds, milliseconds, microseconds or nanoseconds since 1970; empty: not given. */
         Instant: string;
+        /**
+         * @description Sums of a ledger beside the GPUs' own time and energy, which are read from the rows of their samples as
+         *     `/api/v1/analysis/energy` reads them: of the GPUs that have both.
+         */
+        JobCheck: {
+            /** @description How many GPUs have both; MIG instances count with their card. */
+            gpus: number;
+            /** @description How many have samples and no sums, as those of files and of clusters read from outside. */
+            gpus_without_sums: number;
+            /**
+             * Format: double
+             * @description Hours by the sums: of jobs and pods, of nobody, and not observed.
+             */
+            gpu_hours: number;
+            /**
+             * Format: double
+             * @description Hours from the first sample of each GPU in the range to its last.
+             */
+            own_gpu_hours: number;
+            /**
+             * Format: double
+             * @description By how much the sums are above the GPUs' own hours, %; null without any.
+             */
+            residual_pct: number | null;
+            /**
+             * Format: double
+             * @description Energy by the sums, of the GPUs that have it by the samples too, kWh; null without any.
+             */
+            energy_kwh: number | null;
+            /**
+             * Format: double
+             * @description Energy by the samples, of the same GPUs, kWh; null without any.
+             */
+            own_energy_kwh: number | null;
+            /**
+             * Format: double
+             * @description By how much the sums are above it, %; null without any.
+             */
+            energy_residual_pct: number | null;
+            /**
+             * Format: double
+             * @description The part of the hours that is of hours of which only a part was asked for, %: up to so much a residual may say nothing.
+             */
+            interpolated_pct: number | null;
+        };
+        /** @description What one job or pod used in a range of time, in all and of each GPU. */
+        JobDetail: {
+            /** @description In all. */
+            job: components["schemas"]["JobUse"];
+            /** @description Of each GPU, by host. */
+            gpus: components["schemas"]["JobGpu"][];
+            /** @description Whether the range begins or ends within an hour: then of that hour a part is taken that is as long. */
+            interpolated: boolean;
+            /** @description First instant. */
+            start: components["schemas"]["Moment"];
+            /** @description Last instant. */
+            end: components["schemas"]["Moment"];
+        };
+        /** @description What a job or pod used of one GPU or MIG instance. */
+        JobGpu: components["schemas"]["JobSums"] & {
+            /** @description Key of the GPU, or of the instance. */
+            gpu: string;
+            /** @description Its host; null: not known. */
+            hostname: string | null;
+            /** @description Its model; null: not known. */
+            model: string | null;
+        };
         /** @description What jobs and pods used in a range of time. */
         JobList: {
-            /** @description The jobs and pods, whoever held most GPU hours first. */
+            /** @description The jobs and pods, or what they are put together by. */
             jobs: components["schemas"]["JobUse"][];
             /** @description All of them together. */
             whole: components["schemas"]["JobSums"];
@@ -1977,11 +2063,13 @@ export interface components {
             unobserved_gpu_hours: number;
             /** @description Whether the range begins or ends within an hour: then of that hour a part is taken that is as long. */
             interpolated: boolean;
+            /** @description These sums beside the rows of their GPUs; missing unless `check=true`. */
+            check?: components["schemas"]["JobCheck"];
             /** @description First instant. */
             start: components["schemas"]["Moment"];
             /** @description Last instant. */
             end: components["schemas"]["Moment"];
-            /** @description How many jobs and pods there are in all. */
+            /** @description How many there are in all. */
             total: number;
             /** @description Which part this is. */
             pagination: components["schemas"]["Pagination"];
@@ -2039,7 +2127,7 @@ export interface components {
         JobSums: {
             /**
              * Format: double
-             * @description Hours of GPUs; of a GPU that several hold at once each has the same part.
+             * @description Hours of GPUs; of a GPU that several hold at once its part, by `share` of its rows of `gpu_usage`.
              */
             held_gpu_hours: number;
             /**
@@ -2054,7 +2142,12 @@ export interface components {
             busy_gpu_hours: number | null;
             /**
              * Format: double
-             * @description The part of them in which the GPU did nothing; null where the utilisation is not known.
+             * @description The rest of the hours whose utilisation is known: held for nothing. Null where that is not known.
+             */
+            wasted_gpu_hours: number | null;
+            /**
+             * Format: double
+             * @description The part of the hours in which the GPU did nothing; null where the utilisation is not known.
              */
             idle_gpu_hours: number | null;
             /**
@@ -2077,24 +2170,58 @@ export interface components {
              * @description Highest power of one GPU in the hours of the range, watts; null without power.
              */
             power_max_w: number | null;
+            /**
+             * Format: double
+             * @description Highest temperature of one GPU in these hours, °C; null without one.
+             */
+            temperature_max_c: number | null;
+            /**
+             * Format: double
+             * @description Most memory in use on one GPU in these hours, MB; null where that is not known.
+             */
+            memory_max_mb: number | null;
+            /**
+             * Format: double
+             * @description Cost of the held hours; missing without the setting `jobs.price_per_gpu_hour`.
+             */
+            cost?: number;
+            /**
+             * Format: double
+             * @description Cost of the wasted hours; missing as well, and where they are not known.
+             */
+            wasted_cost?: number;
+            /**
+             * Format: double
+             * @description Cost of the energy; missing without the setting `jobs.price_per_kwh`, and without energy.
+             */
+            energy_cost?: number;
+            /**
+             * Format: double
+             * @description CO2 of the energy, kg; missing without the setting `jobs.carbon_g_per_kwh`, and without energy.
+             */
+            carbon_kg?: number;
         };
-        /** @description What a job or pod used. */
+        /** @description What a job or pod used, or several that are put together. */
         JobUse: components["schemas"]["JobSums"] & {
-            /** @description The holder: `pod:NAMESPACE/POD/CONTAINER` or `job:ID`. */
-            holder: string;
-            /** @description Its cluster; null: none is named. */
-            cluster?: string | null;
-            /** @description Its namespace; null: not known. */
-            namespace?: string | null;
-            /** @description Its pod; null: none. */
-            pod?: string | null;
-            /** @description Its container; null: none. */
-            container?: string | null;
-            /** @description Its batch job; null: none. */
-            job?: string | null;
+            /** @description What it is put together by: the holder, or what `by` asks for; null: without one. */
+            group: string | null;
+            /** @description The holder: `pod:NAMESPACE/POD/CONTAINER`, `job:ID` or `user:NAME`; null: several. */
+            holder: string | null;
+            /** @description Its cluster; null: none is named, or several. */
+            cluster: string | null;
+            /** @description Its namespace; null: not known, or several. */
+            namespace: string | null;
+            /** @description Its pod; null: none, or several. */
+            pod: string | null;
+            /** @description Its container; null: none, or several. */
+            container: string | null;
+            /** @description Its batch job; null: none, or several. */
+            job: string | null;
             /** @description `true` if some of its GPUs are simulated; missing if all were measured. */
             simulated?: boolean;
-            /** @description How many GPUs it had. */
+            /** @description Whether it has a GPU still: of its GPUs one has no later row of anybody else. Null: the range ended before now. */
+            running: boolean | null;
+            /** @description How many GPUs it had; each MIG instance is one. */
             gpus: number;
             /** @description The hosts of its GPUs. */
             hosts: string[];
@@ -3533,13 +3660,37 @@ export interface operations {
                  */
                 end?: components["schemas"]["Instant"];
                 /**
+                 * @description Ids or other names of the GPUs, between commas; all without it.
+                 * @example GPU-5c1d0a44-9f0e-4d53-8f0a-0d1c6c5a7e21
+                 */
+                gpus?: string;
+                /**
                  * @description Only GPUs that are in these hosts now, between commas.
                  * @example sim-node-01
                  */
                 host?: string;
-                /** @description Most jobs to return. */
+                /**
+                 * @description Groups: `holder`, `gpu`, `node`, `namespace`, `job`, `pod`, `model`, `cluster` or `day` (UTC); `holder` unless given. Of each what
+                 *     was held; time of nobody is in none.
+                 * @example namespace
+                 */
+                by?: string;
+                /**
+                 * @description Order: `held_gpu_hours`, `wasted_gpu_hours`, `energy_kwh` or `group`; a leading `-` reverses it. What is not known comes last.
+                 *     Without it: whoever held most first.
+                 * @example -wasted_gpu_hours
+                 */
+                sort?: string;
+                /** @description Only those that have a GPU at the end of the range. */
+                running?: boolean;
+                /**
+                 * @description Whether `check` shall say how far the sums are from the GPUs' own hours and energy, which are read from the rows of their samples:
+                 *     it costs what `/api/v1/analysis/energy` does. What MIG instances have is in the sums of their card: whoever names GPUs names both.
+                 */
+                check?: boolean;
+                /** @description Most of them to return. */
                 limit?: number;
-                /** @description Jobs to pass over. */
+                /** @description How many to pass over. */
                 offset?: number;
             };
             header?: never;
@@ -3548,7 +3699,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description The jobs and pods, whoever held most GPU hours first. */
+            /** @description The jobs and pods, or what they are put together by. */
             200: {
                 headers: {
                     /** @description What could not be read; missing if the answer is whole. */
@@ -3568,7 +3719,7 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorBody"];
                 };
             };
-            /** @description One of the hosts is unknown, or no rows are kept. */
+            /** @description One of the GPUs or hosts is unknown, or no rows are kept. */
             404: {
                 headers: {
                     [name: string]: unknown;
@@ -3578,6 +3729,77 @@ export interface operations {
                 };
             };
             /** @description Too busy, or a name may be in what could not be read (code `incomplete`); try again. */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+        };
+    };
+    job: {
+        parameters: {
+            query?: {
+                /**
+                 * @description First instant; an hour before the end unless given.
+                 * @example 2026-11-20T15:50:00Z
+                 */
+                start?: components["schemas"]["Instant"];
+                /**
+                 * @description Last instant; now unless given.
+                 * @example 2026-11-20T16:00:00Z
+                 */
+                end?: components["schemas"]["Instant"];
+                /**
+                 * @description The cluster, where several have a job or pod of this name.
+                 * @example east
+                 */
+                cluster?: string;
+            };
+            header?: never;
+            path: {
+                /**
+                 * @description The holder as `/api/v1/jobs` names it, its slashes as `%2F`; or the id of a batch job.
+                 * @example pod:research/train-7/main
+                 */
+                id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description What it used. */
+            200: {
+                headers: {
+                    /** @description What could not be read; missing if the answer is whole. */
+                    "x-partial"?: string | null;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["JobDetail"];
+                };
+            };
+            /** @description A parameter is not allowed, `cluster` is missing, or the range is too long. */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description No such job or pod held a GPU in the range, or no rows are kept. */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description Too busy, or it may be in what could not be read (code `incomplete`); try again. */
             503: {
                 headers: {
                     [name: string]: unknown;

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use arrow_array::RecordBatch;
 use axum::extract::State as Shared;
 use axum::http::HeaderMap;
-use gpuvitals_core::Table;
 use gpuvitals_core::history::{Fleet, GpuState, History, Part, QueryError, RowPlace, Rows, RowsQuery};
+use gpuvitals_core::{IdentityColumn, Table};
 use serde::Deserialize;
 use utoipa::IntoParams;
 
@@ -195,8 +195,8 @@ impl Ask for TelemetryAsk {
         let mut hosts = selector::named_hosts(&selector);
         let query = RowsQuery {
             table: self.table,
-            gpus: match self.table {
-                Table::SystemEvents => self.gpus.clone(),
+            gpus: match self.table.subject() {
+                IdentityColumn::Node => self.gpus.clone(),
                 _ => keys(&fleet, &self.gpus)?,
             },
             selector,
@@ -212,7 +212,7 @@ impl Ask for TelemetryAsk {
         };
         let Part { answer: rows, missing } = view.history.rows(query).await?;
         if rows.batch.is_none() {
-            if self.table == Table::SystemEvents {
+            if self.table.subject() == IdentityColumn::Node {
                 hosts.extend_from_slice(&self.gpus);
             }
             hosts_with_rows(view.history.as_ref(), &fleet, &hosts, &missing).await?;

@@ -168,7 +168,7 @@ async fn a_part_of_a_gpu_is_a_gpu() {
 fn one_of_each_table() -> Vec<Batch> {
     let of_table = |table: Table| {
         let mut builder = BatchBuilder::new(table);
-        let whose = if table == Table::SystemEvents {
+        let whose = if table.subject() == IdentityColumn::Node {
             Identity::default().with(IdentityColumn::Node, "sim-node-01").unwrap()
         } else {
             gpu("GPU-a", "sim-node-01", 0, "NVIDIA H100 80GB HBM3")
@@ -213,11 +213,23 @@ async fn rows_of_every_table_are_asked_for_by_its_name() {
     assert_eq!(of_table("gpu_health_events").await, (json!("GPU-a"), event.clone()));
     assert_eq!(of_table("gpu_processes").await.1["command"], "seven");
     assert_eq!(of_table("system_events").await, (json!("sim-node-01"), json!({ "cpu_pct": 12.5 })));
+    let (host, job) = of_table("jobs").await;
+    assert_eq!((host, &job["job_id"], &job["uid"]), (json!("sim-node-01"), &json!("seven"), &json!(7)));
 
     let of_gpu = world.ok("/api/v1/gpus/GPU-a/telemetry?table=gpu_health_events&metrics=kind,code").await;
     assert_eq!(of_gpu["data"][0]["metrics"], json!({ "kind": "seven", "code": 7 }));
     assert_eq!(world.ok("/api/v1/gpus/GPU-b/telemetry?table=gpu_health_events").await["total"], 0);
-    assert_eq!(world.ok("/api/v1/telemetry?table=system_events&gpus=sim-node-02").await["total"], 0);
+    for table in ["system_events", "jobs"] {
+        let of_host = async |host: &str| {
+            let list = world.ok(&format!("/api/v1/telemetry?table={table}&gpus={host}")).await;
+            list["total"].clone()
+        };
+        assert_eq!(
+            (of_host("sim-node-01").await, of_host("sim-node-02").await),
+            (json!(1), json!(0)),
+            "{table}"
+        );
+    }
 
     for (path, words) in [
         ("telemetry?table=gpu", "gpu_events, system_events, gpu_details, gpu_processes, gpu_health_events"),

@@ -29,6 +29,8 @@ pub enum Table {
     GpuHealthEvents,
     /// One row per GPU, hour and holder: what it used in that hour so far, added up where the samples are. Its time is the start of the hour.
     GpuUsage,
+    /// One row per host, hour, batch job and who told of it: what is known of the job. Its time is the start of the hour.
+    Jobs,
 }
 
 /// A column of one table that is no metric.
@@ -61,13 +63,14 @@ pub enum ColumnRole {
 
 impl Table {
     /// Every table, in the order of their numbers on the wire.
-    pub const ALL: [Self; 6] = [
+    pub const ALL: [Self; 7] = [
         Self::GpuEvents,
         Self::SystemEvents,
         Self::GpuDetails,
         Self::GpuProcesses,
         Self::GpuHealthEvents,
         Self::GpuUsage,
+        Self::Jobs,
     ];
 
     /// Its name, the same in documents, JSON, files and queries.
@@ -79,6 +82,7 @@ impl Table {
             Self::GpuProcesses => "gpu_processes",
             Self::GpuHealthEvents => "gpu_health_events",
             Self::GpuUsage => "gpu_usage",
+            Self::Jobs => "jobs",
         }
     }
 
@@ -90,7 +94,7 @@ impl Table {
     /// The identity column that no row lacks: it tells what the row is about.
     pub const fn subject(self) -> IdentityColumn {
         match self {
-            Self::SystemEvents => IdentityColumn::Node,
+            Self::SystemEvents | Self::Jobs => IdentityColumn::Node,
             _ => IdentityColumn::Uuid,
         }
     }
@@ -103,6 +107,7 @@ impl Table {
             Self::GpuProcesses => PROCESSES,
             Self::GpuHealthEvents => HEALTH_EVENTS,
             Self::GpuUsage => USAGE,
+            Self::Jobs => JOBS,
         }
     }
 
@@ -252,6 +257,33 @@ const USAGE: &[TableColumn] = &[
         "Highest temperature that was sampled.",
     ),
     number("memory_max_mb", ColumnType::I64, Unit::Mebibyte, COUNT, "Most device memory in use, in MiB."),
+];
+
+const JOBS: &[TableColumn] = &[
+    text("job_id", "Number of the job in its batch system.").key(),
+    text("step", "Step of the job; `whole`: the job with all its steps.").key(),
+    text(
+        "told_by",
+        "Who knows this of the job: the batch system's `prolog`, `epilog` or `controller`. What each knows has a row of its own.",
+    )
+    .key(),
+    nanoseconds("as_of_ns", "When it was so, since 1970 in UTC: of two rows of one key the later one stays.")
+        .version(),
+    text("job_name", "Name that its user gave it."),
+    text("job_user", "Name of its user."),
+    number("uid", ColumnType::I64, Unit::None, COUNT, "Number of its user on the host."),
+    text("account", "Account that it is charged to."),
+    text("queue", "Queue or partition that it ran in."),
+    text("hosts", "Its hosts, as the batch system writes them: `gpu[01-04,07]`."),
+    text("gpus", "The GPUs that it was given on this host, between commas: numbers on the host, or UUIDs."),
+    text("array_task", "Its array and its place there, `ARRAY_TASK`, if it is of one."),
+    nanoseconds("start_ns", "When it began on this host, since 1970 in UTC."),
+    nanoseconds("end_ns", "When it ended there, since 1970 in UTC; none: it runs."),
+    text("state", "`running` or `ended`."),
+    text(
+        "exit_code",
+        "How it ended, `CODE:SIGNAL`. Slurm tells its hooks `0:0` of a job that was cancelled or ran out of time, too.",
+    ),
 ];
 
 const fn text(name: &'static str, help: &'static str) -> TableColumn {
