@@ -74,6 +74,8 @@ pub struct OwnerSources {
 pub struct Ownership {
     owners: Arc<Owners>,
     answers: Mutex<Vec<OwnerAnswer>>,
+    /// The GPUs that a batch system has given to jobs.
+    allotted: Mutex<Vec<(GpuName, Owner)>>,
     strangers: Mutex<Strangers>,
 }
 
@@ -140,6 +142,14 @@ impl Ownership {
     pub fn unresolved(&self) -> [(&'static str, u64); Unresolved::ALL.len()] {
         let counts = self.strangers.lock().unwrap_or_else(PoisonError::into_inner).counts;
         Unresolved::ALL.map(|cause| (cause.as_str(), counts.get(cause as usize).copied().unwrap_or_default()))
+    }
+
+    /// Takes the GPUs that a batch system has given to jobs, in place of all that it had given before. On a GPU where a process tells its
+    /// job, that counts.
+    pub fn allot(&self, allotted: Vec<(GpuName, Owner)>) {
+        let answers = self.answers();
+        *self.allotted.lock().unwrap_or_else(PoisonError::into_inner) = allotted;
+        self.publish(&answers);
     }
 
     /// Counts the allocations of an answer that are of no GPU. A GPU that was named in the answer before and has not met its
@@ -313,7 +323,9 @@ impl Ownership {
     }
 
     fn publish(&self, answers: &[OwnerAnswer]) {
-        self.owners.replace(answers.iter().flat_map(|answer| &answer.owners).cloned().collect());
+        let asked = answers.iter().flat_map(|answer| &answer.owners);
+        let allotted = self.allotted.lock().unwrap_or_else(PoisonError::into_inner);
+        self.owners.replace(asked.chain(allotted.iter()).cloned().collect());
     }
 }
 
@@ -408,6 +420,26 @@ mod tests {
         assert_eq!(round(), [1, 0, 0], "whether a GPU has the name shows until the next answer");
         assert_eq!(round(), [1, 0, 1]);
         assert_eq!(round(), [1, 0, 1]);
+    }
+
+    #[test]
+    fn a_gpu_is_a_jobs_from_its_allotment_and_what_a_process_shows_counts_before_that() {
+        let ownership = Ownership::new();
+        let gpu = Arc::new(Identity::default().with(IdentityColumn::Uuid, "GPU-1").unwrap());
+        let of = |job: &str| {
+            vec![(GpuName::Uuid("GPU-1".into()), Owner { job: Some(job.into()), ..Owner::default() })]
+        };
+        let held = || ownership.owners().attribute(&gpu).get(IdentityColumn::Job).map(str::to_owned);
+        ownership.allot(of("4711"));
+        assert_eq!(held().as_deref(), Some("4711"));
+        ownership.expect(1, SLURM, Moment::now());
+        ownership.take(1, Moment::now(), Ok(Vec::new()), None);
+        assert_eq!(held().as_deref(), Some("4711"), "it holds the GPU without a process");
+        ownership.take(1, Moment::now(), Ok(of("4712")), None);
+        assert_eq!(held().as_deref(), Some("4712"));
+        ownership.take(1, Moment::now(), Ok(Vec::new()), None);
+        ownership.allot(Vec::new());
+        assert_eq!(held(), None);
     }
 
     #[test]

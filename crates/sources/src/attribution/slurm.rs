@@ -3,7 +3,8 @@
 //! Slurm puts every process of a job into a cgroup named after it: `…/slurm/uid_1000/job_4711/step_0`
 //! (version 1, also `slurm_NODE`), `…/slurmstepd.scope/job_4711/step_0` (version 2, also
 //! `NODE_slurmstepd.scope`). If it does not manage cgroups, the process's environment has `SLURM_JOB_ID`, for
-//! readers with the right (the same user, or `CAP_SYS_PTRACE`).
+//! readers with the right (the same user, or `CAP_SYS_PTRACE`). A job that does nothing yet is known by Slurm's own hooks alone
+//! ([`gpus`]).
 
 use std::fs::File;
 use std::io::Read;
@@ -18,6 +19,8 @@ use crate::processes::GpuProcess;
 const FILE_LEN_MAX: u64 = 256 << 10;
 /// Longest job number; Slurm's are 32 bits.
 const JOB_LEN_MAX: usize = 20;
+/// Most GPUs in a list of Slurm's; a node has some dozen.
+const GPUS_MAX: usize = 128;
 /// Most cgroups of a folder that are read; a system has some hundred services.
 const FOLDERS_MAX: usize = 10_000;
 const VARIABLE: &[u8] = b"SLURM_JOB_ID=";
@@ -101,7 +104,25 @@ fn job_in_environment(bytes: &[u8]) -> Option<String> {
     job_number(std::str::from_utf8(value).ok()?)
 }
 
-fn job_number(text: &str) -> Option<String> {
+/// The GPUs of a list of Slurm's: UUIDs, or numbers on the node, which say nothing where GPUs of several vendors are.
+pub fn gpus(list: &str, vendors: &[&'static str]) -> Vec<GpuName> {
+    let name = |word: &str| {
+        if is_uuid(word) {
+            return Some(GpuName::Uuid(word.into()));
+        }
+        let [vendor] = vendors else { return None };
+        Some(GpuName::Index(vendor, word.parse().ok()?))
+    };
+    list.split(',').map(str::trim).take(GPUS_MAX).filter_map(name).collect()
+}
+
+/// Whether a word is the UUID of an NVIDIA GPU or of an instance of one, and no number.
+pub fn is_uuid(word: &str) -> bool {
+    ["GPU-", "MIG-"].iter().any(|start| word.starts_with(start))
+}
+
+/// The number of a job; none if the text is no such number.
+pub fn job_number(text: &str) -> Option<String> {
     let is_number = !text.is_empty() && text.len() <= JOB_LEN_MAX && text.bytes().all(|b| b.is_ascii_digit());
     is_number.then(|| text.to_owned())
 }
@@ -159,6 +180,23 @@ mod tests {
             (b"", None),
         ] {
             assert_eq!(job_in_environment(bytes).as_deref(), job, "{bytes:?}");
+        }
+    }
+
+    #[test]
+    fn a_list_names_gpus_by_uuid_or_by_number_if_it_is_clear_whose() {
+        let nvidia = |index| GpuName::Index("nvidia", index);
+        let uuid = |name: &str| GpuName::Uuid(name.into());
+        for (list, vendors, named) in [
+            ("0,3", &["nvidia"][..], vec![nvidia(0), nvidia(3)]),
+            ("2", &["amd"], vec![GpuName::Index("amd", 2)]),
+            ("0,1", &["amd", "nvidia"], vec![]),
+            ("0", &[], vec![]),
+            ("GPU-1, MIG-2", &["amd", "nvidia"], vec![uuid("GPU-1"), uuid("MIG-2")]),
+            ("NoDevFiles", &["nvidia"], vec![]),
+            ("", &["nvidia"], vec![]),
+        ] {
+            assert_eq!(gpus(list, vendors), named, "{list:?} {vendors:?}");
         }
     }
 
