@@ -5,6 +5,7 @@ use std::io;
 use gpuvitals_queue::link::{ConnectError, CredentialError};
 use gpuvitals_sources::sampler::SamplerError;
 
+use crate::hooks::SocketError;
 use crate::spool::SpoolError;
 
 /// Why an agent cannot start.
@@ -23,6 +24,9 @@ pub enum AgentError {
     /// The spool cannot be opened.
     #[error("agent.spool_dir")]
     Spool(#[from] SpoolError),
+    /// Hooks cannot be listened for.
+    #[error("agent.socket")]
+    Socket(#[from] SocketError),
     /// The system gives no thread.
     #[error("cannot start the thread {name}")]
     Thread {

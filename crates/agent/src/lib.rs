@@ -6,6 +6,7 @@
 
 mod arrivals;
 mod error;
+mod hooks;
 mod node;
 mod own;
 mod publishing;
@@ -34,6 +35,7 @@ use gpuvitals_sources::settings::{Attribution, Sampling};
 use tokio::runtime::Handle;
 
 use arrivals::Arrivals;
+use hooks::{HookSocket, Jobs};
 use node::Node;
 use own::AgentCounts;
 use publishing::Publisher;
@@ -41,6 +43,7 @@ use scrape::Scraper;
 use server::ShownNode;
 
 pub use error::AgentError;
+pub use hooks::{HOOK_SOCKET, HookError, HookMessage, JobHook, SocketError};
 pub use settings::AgentSettings;
 pub use spool::SpoolError;
 
@@ -78,6 +81,7 @@ pub struct Agent {
     shown: Arc<ShownNode>,
     feed: JoinHandle<()>,
     asking: Asking,
+    hooks: Option<HookSocket>,
     /// Between two samples of a GPU.
     interval: Duration,
     /// The threads end when the other end of their channel is dropped.
@@ -88,7 +92,7 @@ impl Agent {
     /// Starts sampling, and what goes with it.
     ///
     /// # Errors
-    /// When the sampler refuses its settings, the spool or the client of the queue cannot be opened, or a thread cannot be
+    /// When the sampler refuses its settings, the spool or the client of the queue cannot be opened, hooks cannot be listened for, or a thread cannot be
     /// started.
     pub fn start(parts: Parts<'_>, runtime: &Handle) -> Result<Self, AgentError> {
         let Parts { settings, sampling, attribution, queue, machine, found, simulated, beside } = parts;
@@ -100,7 +104,11 @@ impl Agent {
         let interval = terms.interval;
         let sampler = Sampler::start(probes, terms, Arc::clone(ownership.owners()))?;
         let publisher = Publisher::open(settings, queue, runtime)?;
-        let node = Arc::new(Node::new(sampler, settings.exposition(interval)).publishing(publisher));
+        let jobs = Arc::new(Jobs::new(Arc::clone(&ownership), &sampling.node()));
+        let hooks = HookSocket::open(settings, &machine, &jobs, runtime)?;
+        let jobs = hooks.is_some().then_some(jobs);
+        let node = Node::new(sampler, settings.exposition(interval)).publishing(publisher).told_of(jobs);
+        let node = Arc::new(node);
         let (stop_feed, feed_stopped) = sync_channel(0);
         let feed = spawn("feed", {
             let node = Arc::clone(&node);
@@ -118,7 +126,7 @@ impl Agent {
         let counts = Arc::new(AgentCounts::new(&sampling.node(), clock::now_ns(), beside));
         let scraper = Scraper::new(Arc::clone(&node), Arc::clone(&counts), ownership);
         let shown = Arc::new(ShownNode { node: Arc::clone(&node), scraper });
-        Ok(Self { node, counts, shown, feed, asking, interval, stop: vec![stop_feed, stop_arrivals] })
+        Ok(Self { node, counts, shown, feed, asking, hooks, interval, stop: vec![stop_feed, stop_arrivals] })
     }
 
     /// Its paths, with the metrics at this one.
@@ -166,6 +174,7 @@ impl Agent {
     /// hangs is named and left behind.
     pub async fn stop(self, grace: Duration) {
         drop(self.asking);
+        drop(self.hooks);
         for target in self.node.sampler().stop(grace / SAMPLING_SHARE) {
             let gpu = target.identity.key();
             tracing::warn!(gpu = gpu.as_deref(), driver = %target.driver, "a device still hangs; its reading is left behind");

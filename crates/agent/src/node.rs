@@ -14,6 +14,7 @@ use gpuvitals_exposition::{DeviceStatus, Exposition, ExpositionConfig};
 use gpuvitals_sources::probe::{Driver, Probe};
 use gpuvitals_sources::sampler::{Liveness, Sampler, SamplerError, TargetState};
 
+use crate::hooks::Jobs;
 use crate::publishing::{Publisher, WaitingRows};
 
 /// Longest wait for a batch, so that a stop is noticed and the feed's pulse continues.
@@ -36,6 +37,8 @@ pub(crate) struct Node {
     sampler: Sampler,
     exposition: Mutex<Exposition>,
     publisher: Option<Arc<Publisher>>,
+    /// What hooks tell of jobs, if they may.
+    jobs: Option<Arc<Jobs>>,
     /// Rows waiting to be published. The holder takes rows from the sampler and passes them on, so that they
     /// stay in order.
     intake: Mutex<Option<WaitingRows>>,
@@ -70,6 +73,7 @@ impl Node {
             sampler,
             exposition: Mutex::new(Exposition::new(config)),
             publisher: None,
+            jobs: None,
             intake: Mutex::default(),
             pulse_ns: AtomicI64::new(Moment::now().mono_ns),
             library: Mutex::default(),
@@ -86,6 +90,16 @@ impl Node {
             publisher: publisher.map(Arc::new),
             ..self
         }
+    }
+
+    /// The same, where hooks tell of these jobs.
+    pub(crate) fn told_of(self, jobs: Option<Arc<Jobs>>) -> Self {
+        Self { jobs, ..self }
+    }
+
+    /// What hooks tell of jobs, if they may.
+    pub(crate) fn jobs(&self) -> Option<&Jobs> {
+        self.jobs.as_deref()
     }
 
     /// The publisher, if there is one.
@@ -132,6 +146,7 @@ impl Node {
                 let states = self.sampler.states();
                 tell_changes(&states, &mut seen, now);
                 self.watch_library(&states, now);
+                self.take_jobs(&states, now);
             }
             // If nothing is sampled, the stop is the only event to wait for.
             let wait = if is_idle { PATIENCE } else { Duration::ZERO };
@@ -139,7 +154,9 @@ impl Node {
                 break;
             }
         }
-        self.drain(Moment::now());
+        let now = Moment::now();
+        self.drain(now);
+        self.take_jobs(&self.sampler.states(), now);
         self.publish(WaitingRows::last);
     }
 
@@ -148,6 +165,17 @@ impl Node {
         let mut intake = self.intake();
         let handed_on = std::iter::from_fn(|| self.sampler.next(Duration::ZERO));
         handed_on.map(|batch| self.pass_on(batch, &mut intake, now)).count()
+    }
+
+    /// Gives jobs their GPUs, and rows about them to be published.
+    fn take_jobs(&self, states: &[TargetState], now: Moment) {
+        let Some(jobs) = &self.jobs else { return };
+        jobs.allot(states, now);
+        if let Some(waiting) = self.intake().as_mut()
+            && let Some(batch) = jobs.due(now)
+        {
+            waiting.take(batch, now);
+        }
     }
 
     /// Publishes rows that have waited. A scrape does not wait for that.

@@ -13,6 +13,7 @@ use gpuvitals_sources::machine::PinnedFile;
 use gpuvitals_sources::sampler::WorkerStats;
 use rustix::thread::ClockId;
 
+use crate::hooks::Jobs;
 use crate::node::Node;
 use crate::publishing::Publisher;
 
@@ -91,6 +92,7 @@ pub(crate) fn families(node: &Node, counts: &AgentCounts, ownership: &Ownership)
         )
         .by("cause", ownership.unresolved()),
     );
+    families.extend(node.jobs().into_iter().flat_map(Jobs::families));
     families.extend((counts.beside)());
     families
 }

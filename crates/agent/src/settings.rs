@@ -8,11 +8,18 @@ use clap::ValueEnum;
 use gpuvitals_core::catalogue::Series;
 use gpuvitals_exposition::{Compat, ExpositionConfig};
 use gpuvitals_settings::{Bytes, Refusal, settings, words};
+use gpuvitals_sources::machine::Machine;
 
 use crate::spool::LIMIT_MIN;
 
+/// Where the agent listens unless told otherwise, if the folder is there.
+pub const HOOK_SOCKET: &str = "/run/gpuvitals/agent.sock";
+
 /// Paths that cannot be that of the metrics, since something else is there.
 const OWN_PATHS: [&str; 4] = ["/", "/health", "/healthz", "/readyz"];
+
+/// A setting that is as the machine is.
+const AUTO: &str = "auto";
 
 settings! {
     /// The metrics of a node: `gpuvitals agent`
@@ -35,6 +42,8 @@ settings! {
         /// end stands for anything
         pub node_labels: Vec<String> = ["nvidia.com/*", "amd.com/*", "beta.amd.com/*", "kubernetes.io/hostname",
             "node.kubernetes.io/instance-type", "topology.kubernetes.io/region", "topology.kubernetes.io/zone"];
+        /// Socket on which hooks of Slurm tell of jobs: auto (/run/gpuvitals/agent.sock, if that folder exists), off, or a path
+        pub socket: String = "auto";
         /// Longest time of a row on its way to the queue, if message_queue.address names one
         pub publish_interval: Duration = "5s", from "100ms" to "1h", also "COLLECTION_INTERVAL";
         /// Directory for the rows that come while the queue is away; empty: they are kept in memory, 8 MiB at most
@@ -113,6 +122,25 @@ impl AgentSettings {
     /// Directory of the spool; none: in memory.
     pub fn spool_dir(&self) -> Option<&Path> {
         self.spool_dir.as_deref()
+    }
+
+    /// The socket for hooks, as set, or the usual one if its folder is there. A captured tree has none: this machine's hooks would tell of
+    /// another.
+    pub(crate) fn hook_socket(&self, machine: &Machine) -> Option<PathBuf> {
+        match self.socket.as_str() {
+            "off" | "false" | "" => None,
+            AUTO => {
+                let socket = PathBuf::from(HOOK_SOCKET);
+                let has_folder = socket.parent().is_some_and(Path::is_dir);
+                (has_folder && !machine.is_captured()).then_some(socket)
+            }
+            path => Some(PathBuf::from(path)),
+        }
+    }
+
+    /// Whether the socket for hooks is the usual one, which may be missing.
+    pub(crate) fn is_hook_socket_auto(&self) -> bool {
+        self.socket == AUTO
     }
 
     /// Whether both publish in the same way.

@@ -244,6 +244,7 @@ fn needs_restart(old: &Config, new: &Config) -> Vec<&'static str> {
         ("agent.port", a.port != b.port),
         ("agent.metrics_path", a.metrics_path != b.metrics_path),
         ("agent.node_labels", a.node_labels != b.node_labels),
+        ("agent.socket", a.socket != b.socket),
         ("agent.spool_dir, spool_max or publish_interval", !a.publishes_as(b)),
         ("listener.request_rate or request_burst", !old.listener.limits_as(&new.listener)),
         ("message_queue", old.message_queue != new.message_queue),

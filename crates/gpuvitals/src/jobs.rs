@@ -1,5 +1,7 @@
 //! `gpuvitals jobs`: what each job and pod used of its GPUs, from a running gpuvitals.
 
+mod hook;
+
 use std::fmt::Write as _;
 
 use clap::{Args, Subcommand};
@@ -48,6 +50,9 @@ pub(crate) enum JobsWhat {
     Top(TopFlags),
     /// One job or pod: what it used of each of its GPUs
     Show(ShowFlags),
+    /// Tell the agent of a job: for the scripts that Slurm runs at its begin and end
+    #[command(after_help = hook::EXAMPLES)]
+    Hook(hook::HookFlags),
 }
 
 /// Of when an answer is.
@@ -121,20 +126,21 @@ pub(crate) struct ShowFlags {
 /// # Errors
 /// If the server cannot be reached, or refuses the question.
 pub(crate) fn run(flags: &JobsFlags) -> Result<(), Failure> {
-    let path = match &flags.what {
-        None => list_path(&flags.list)?,
-        Some(JobsWhat::List(asked)) => list_path(asked)?,
-        Some(JobsWhat::Top(asked)) => top_path(asked)?,
-        Some(JobsWhat::Show(asked)) => show_path(asked)?,
+    let (path, by) = match &flags.what {
+        None => (list_path(&flags.list)?, Some(flags.list.by.as_str())),
+        Some(JobsWhat::List(asked)) => (list_path(asked)?, Some(asked.by.as_str())),
+        Some(JobsWhat::Top(asked)) => (top_path(asked)?, Some("holder")),
+        Some(JobsWhat::Show(asked)) => (show_path(asked)?, None),
+        Some(JobsWhat::Hook(told)) => {
+            hook::run(told);
+            return Ok(());
+        }
     };
     let answer = query::ask(&flags.server, &path)?;
-    let table = match &flags.what {
-        _ if flags.server.json => return terminal::print(&format!("{answer:#}\n")),
-        Some(JobsWhat::Show(_)) => detail(&answer),
-        Some(JobsWhat::List(asked)) => list(&answer, &asked.by),
-        Some(JobsWhat::Top(_)) => list(&answer, "holder"),
-        None => list(&answer, &flags.list.by),
-    };
+    if flags.server.json {
+        return terminal::print(&format!("{answer:#}\n"));
+    }
+    let table = by.map_or_else(|| detail(&answer), |by| list(&answer, by));
     terminal::print(&fitted(table, width()))
 }
 

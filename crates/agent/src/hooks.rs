@@ -1,0 +1,12 @@
+//! What the hooks of a batch system tell of its jobs, by a socket of this agent, and what becomes of it.
+
+mod fact;
+mod heard;
+mod jobs;
+mod message;
+mod socket;
+
+pub(crate) use jobs::Jobs;
+pub use message::{HookError, HookMessage, JobHook};
+pub(crate) use socket::HookSocket;
+pub use socket::SocketError;

@@ -1,0 +1,233 @@
+//! What a hook's message says of a job. The texts are of users: without control characters, and none is long.
+
+use gpuvitals_core::BatchBuilder;
+use gpuvitals_core::batch::{RowId, Value};
+use gpuvitals_sources::attribution::slurm::{is_uuid, job_number};
+
+use super::message::{HookMessage, JobHook};
+
+/// Most bytes of a name.
+const NAME_LEN_MAX: usize = 256;
+/// Most bytes of a list of hosts or GPUs.
+const LIST_LEN_MAX: usize = 2048;
+
+/// What is said of a job; what is not known is none.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct JobFacts {
+    pub uid: Option<u32>,
+    /// The GPUs on this node, between commas.
+    pub gpus: Option<String>,
+    /// Columns of the table with their texts, in the order of [`TEXTS`].
+    texts: [Option<String>; TEXTS.len()],
+}
+
+/// Texts of a job: their columns, and their variables.
+const TEXTS: [(&str, &str, usize); 5] = [
+    ("job_name", "SLURM_JOB_NAME", NAME_LEN_MAX),
+    ("job_user", "SLURM_JOB_USER", NAME_LEN_MAX),
+    ("account", "SLURM_JOB_ACCOUNT", NAME_LEN_MAX),
+    ("queue", "SLURM_JOB_PARTITION", NAME_LEN_MAX),
+    ("hosts", "SLURM_JOB_NODELIST", LIST_LEN_MAX),
+];
+
+/// What a message is about.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct ToldJob {
+    pub hook: JobHook,
+    /// Number of the job.
+    pub id: String,
+    /// Whether the job is over.
+    pub is_over: bool,
+    pub facts: JobFacts,
+    pub array_task: Option<String>,
+    pub exit_code: Option<String>,
+}
+
+impl ToldJob {
+    /// Of a message; none if what it calls a job has no number.
+    pub(crate) fn of(message: &HookMessage) -> Option<Self> {
+        let id = job_number(message.get("SLURM_JOB_ID")?)?;
+        let is_over = match message.hook {
+            JobHook::Prolog => false,
+            JobHook::Epilog => true,
+            // Both scripts of the controller tell by one name; only a job that is over has a code.
+            JobHook::Controller => exit_code(message).is_some(),
+        };
+        let name = |name: &str| message.get(name).and_then(|text| cleaned(text, NAME_LEN_MAX));
+        let task = |array: String| Some(format!("{array}_{}", name("SLURM_ARRAY_TASK_ID")?));
+        Some(Self {
+            hook: message.hook,
+            id,
+            is_over,
+            facts: JobFacts::of(message),
+            array_task: name("SLURM_ARRAY_JOB_ID").and_then(task),
+            exit_code: exit_code(message).filter(|_| is_over),
+        })
+    }
+}
+
+impl JobFacts {
+    fn of(message: &HookMessage) -> Self {
+        Self {
+            uid: message.get("SLURM_JOB_UID").and_then(|uid| uid.parse().ok()),
+            gpus: gpus(message),
+            texts: TEXTS.map(|(_, variable, len_max)| cleaned(message.get(variable)?, len_max)),
+        }
+    }
+
+    /// The same with what is newly known.
+    pub(crate) fn and(self, newer: Self) -> Self {
+        let mut older = self.texts.into_iter();
+        let texts = newer.texts.map(|text| {
+            let before = older.next().flatten();
+            text.or(before)
+        });
+        Self { uid: newer.uid.or(self.uid), gpus: newer.gpus.or(self.gpus), texts }
+    }
+
+    /// Writes it into a row. A value that the table refuses is left out: the rest is worth more.
+    pub(crate) fn write(&self, builder: &mut BatchBuilder, row: RowId) {
+        let texts = TEXTS.iter().zip(&self.texts).map(|((column, ..), text)| (*column, text));
+        for (column, text) in texts.chain([("gpus", &self.gpus)]) {
+            if let Some(text) = text {
+                let _refused = builder.set_extra_text(row, column, text);
+            }
+        }
+        if let Some(uid) = self.uid {
+            let _refused = builder.set_extra(row, "uid", Value::Int(uid.into()));
+        }
+    }
+}
+
+/// The GPUs of a job on this node: by UUIDs where it is shown them, else by their numbers on the node. What a job is shown as numbers may
+/// count only its own.
+fn gpus(message: &HookMessage) -> Option<String> {
+    let shown =
+        message.get("CUDA_VISIBLE_DEVICES").filter(|list| list.split(',').any(|gpu| is_uuid(gpu.trim())));
+    cleaned(shown.or_else(|| message.get("SLURM_JOB_GPUS"))?, LIST_LEN_MAX)
+}
+
+/// `CODE:SIGNAL`.
+fn exit_code(message: &HookMessage) -> Option<String> {
+    let is_pair = |text: &&str| {
+        let number = |text: &str| text.parse::<u32>().is_ok();
+        text.split_once(':').is_some_and(|(code, signal)| number(code) && number(signal))
+    };
+    let pair = message.get("SLURM_JOB_EXIT_CODE2").filter(is_pair).map(str::to_owned);
+    // As a process is waited for: the code times 256, or the signal.
+    let waited = || {
+        let status: u32 = message.get("SLURM_JOB_EXIT_CODE")?.parse().ok()?;
+        Some(format!("{}:{}", (status >> 8) & 0xff, status & 0x7f))
+    };
+    pair.or_else(waited)
+}
+
+/// A text without control characters, cut where it is too long; none if nothing is left.
+fn cleaned(text: &str, len_max: usize) -> Option<String> {
+    let mut text: String = text.chars().filter(|character| !character.is_control()).collect();
+    text.truncate(text.floor_char_boundary(len_max));
+    Some(text).filter(|text| !text.is_empty())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn told(hook: JobHook, environment: &[(&str, &str)]) -> Option<ToldJob> {
+        let variable = |name: &str| {
+            environment.iter().find(|(known, _)| *known == name).map(|(_, value)| (*value).to_owned())
+        };
+        ToldJob::of(&HookMessage::of(hook, variable).unwrap())
+    }
+
+    fn text(facts: &JobFacts, column: &str) -> Option<String> {
+        let at = TEXTS.iter().position(|(known, ..)| *known == column).unwrap();
+        facts.texts[at].clone()
+    }
+
+    /// What Prolog and Epilog of Slurm 22.05.8 were seen to have: no account, no name, no array.
+    const PROLOG: [(&str, &str); 9] = [
+        ("SLURM_JOB_ID", "11"),
+        ("SLURM_JOB_UID", "65534"),
+        ("SLURM_JOB_USER", "nobody"),
+        ("SLURM_JOB_GID", "65534"),
+        ("SLURM_JOB_GPUS", "1,3"),
+        ("CUDA_VISIBLE_DEVICES", "1,3"),
+        ("ROCR_VISIBLE_DEVICES", "1,3"),
+        ("SLURM_JOB_PARTITION", "gpu"),
+        ("SLURMD_NODENAME", "vm"),
+    ];
+
+    /// What PrologSlurmctld was seen to have: no GPUs.
+    const CONTROLLER: [(&str, &str); 7] = [
+        ("SLURM_JOB_ID", "11"),
+        ("SLURM_JOB_UID", "65534"),
+        ("SLURM_JOB_USER", "nobody"),
+        ("SLURM_JOB_ACCOUNT", "ml"),
+        ("SLURM_JOB_NAME", "train"),
+        ("SLURM_JOB_NODELIST", "vm"),
+        ("SLURM_ARRAY_JOB_ID", "8"),
+    ];
+
+    #[test]
+    fn each_hook_says_what_it_knows() {
+        let prolog = told(JobHook::Prolog, &PROLOG).unwrap();
+        assert_eq!((prolog.id.as_str(), prolog.is_over, prolog.exit_code), ("11", false, None));
+        assert_eq!((prolog.facts.uid, prolog.facts.gpus.as_deref()), (Some(65534), Some("1,3")));
+        assert_eq!(text(&prolog.facts, "queue").as_deref(), Some("gpu"));
+        assert_eq!((text(&prolog.facts, "account"), text(&prolog.facts, "job_name")), (None, None));
+
+        let ended =
+            [&PROLOG[..], &[("SLURM_JOB_EXIT_CODE", "768"), ("SLURM_JOB_EXIT_CODE2", "3:0")]].concat();
+        let epilog = told(JobHook::Epilog, &ended).unwrap();
+        assert_eq!((epilog.is_over, epilog.exit_code.as_deref()), (true, Some("3:0")));
+
+        let task = [&CONTROLLER[..], &[("SLURM_ARRAY_TASK_ID", "2")]].concat();
+        let begun = told(JobHook::Controller, &task).unwrap();
+        assert_eq!((begun.is_over, begun.array_task.as_deref()), (false, Some("8_2")));
+        assert_eq!(text(&begun.facts, "account").as_deref(), Some("ml"));
+        assert_eq!(begun.facts.gpus, None);
+        let over = [&task[..], &[("SLURM_JOB_EXIT_CODE", "768")]].concat();
+        let over = told(JobHook::Controller, &over).unwrap();
+        assert_eq!((over.is_over, over.exit_code.as_deref()), (true, Some("3:0")));
+    }
+
+    #[test]
+    fn gpus_are_those_of_the_node_and_not_what_the_job_counts() {
+        let of = |more: &[(&str, &str)]| {
+            told(JobHook::Prolog, &[&[("SLURM_JOB_ID", "1")][..], more].concat()).unwrap().facts.gpus
+        };
+        let mig = "MIG-4c1f1e0a-5b9d-5a0e-8f5e-0d7f1c2b3a49";
+        assert_eq!(of(&[("CUDA_VISIBLE_DEVICES", mig), ("SLURM_JOB_GPUS", "0")]).as_deref(), Some(mig));
+        assert_eq!(of(&[("CUDA_VISIBLE_DEVICES", "0"), ("SLURM_JOB_GPUS", "2")]).as_deref(), Some("2"));
+        assert_eq!(of(&[("CUDA_VISIBLE_DEVICES", "0")]), None);
+    }
+
+    #[test]
+    fn texts_have_no_control_characters_and_an_end() {
+        let long = "\u{fc}".repeat(4_000);
+        let of = |name: &str| {
+            let facts =
+                told(JobHook::Controller, &[("SLURM_JOB_ID", "1"), ("SLURM_JOB_NAME", name)]).unwrap().facts;
+            text(&facts, "job_name")
+        };
+        assert_eq!(of("a\u{1b}[2Jb\nc\u{85}").as_deref(), Some("a[2Jbc"));
+        assert_eq!(of("\n\u{7}"), None);
+        assert_eq!(of(&long).map(|name| name.len()), Some(NAME_LEN_MAX));
+        for id in ["", "1;2", "job", "-1", "123456789012345678901"] {
+            let message =
+                HookMessage::of(JobHook::Prolog, |name| (name == "SLURM_JOB_ID").then(|| id.to_owned()));
+            assert_eq!(message.ok().as_ref().and_then(ToldJob::of), None, "{id:?}");
+        }
+    }
+
+    #[test]
+    fn what_is_not_said_again_stays() {
+        let first = told(JobHook::Controller, &CONTROLLER).unwrap().facts;
+        let second = [("SLURM_JOB_ID", "11"), ("SLURM_JOB_NAME", "other"), ("SLURM_JOB_GPUS", "0")];
+        let both = first.and(told(JobHook::Controller, &second).unwrap().facts);
+        assert_eq!((both.uid, both.gpus.as_deref()), (Some(65534), Some("0")));
+        assert_eq!(text(&both, "job_name").as_deref(), Some("other"));
+        assert_eq!(text(&both, "account").as_deref(), Some("ml"));
+    }
+}

@@ -1,0 +1,234 @@
+//! The jobs of this node as hooks tell of them: who has which GPUs, and rows of `jobs`.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use gpuvitals_core::batch::Value;
+use gpuvitals_core::clock::Moment;
+use gpuvitals_core::figures::Family;
+use gpuvitals_core::time::{DAY_NS, HOUR_NS, MINUTE_NS};
+use gpuvitals_core::{Batch, BatchBuilder, Identity, IdentityColumn, Origin, Table};
+use gpuvitals_sources::attribution::{Owner, Ownership, slurm};
+use gpuvitals_sources::sampler::TargetState;
+
+use super::fact::ToldJob;
+use super::heard::HeardCounts;
+use super::message::JobHook;
+
+/// Most jobs that are known, by hook; of more, those that ended first are forgotten.
+const JOBS_MAX: usize = 16_384;
+/// A row is published again after so long, so that a lost frame costs nothing.
+const AGAIN_NS: i64 = 10 * MINUTE_NS;
+/// How long a job is known after its end.
+const ENDED_KEPT_NS: i64 = HOUR_NS;
+/// A job whose end was lost is forgotten after so long.
+const RUNNING_KEPT_NS: i64 = 31 * DAY_NS;
+/// The step of a row about a job as a whole: hooks are about no other.
+const WHOLE: &str = "whole";
+
+/// The jobs of this node.
+#[derive(Debug)]
+pub(crate) struct Jobs {
+    ownership: Arc<Ownership>,
+    host: Identity,
+    origin: Origin,
+    known: Mutex<KnownJobs>,
+    /// What became of messages.
+    pub counts: HeardCounts,
+}
+
+#[derive(Debug, Default)]
+struct KnownJobs {
+    /// By hook and number: what each hook knows is kept apart.
+    jobs: BTreeMap<(JobHook, String), KnownJob>,
+    batches: u64,
+}
+
+#[derive(Debug)]
+struct KnownJob {
+    told: ToldJob,
+    start_ns: Option<i64>,
+    end_ns: Option<i64>,
+    as_of_ns: i64,
+    /// When it was last told of, monotonic.
+    heard_ns: i64,
+    /// When its row was last published, monotonic, and the time of that row.
+    published: Option<(i64, i64)>,
+}
+
+impl Jobs {
+    /// No job is known on this node.
+    pub(crate) fn new(ownership: Arc<Ownership>, node: &str) -> Self {
+        let mut host = Identity::default();
+        let cluster = ownership.owners().cluster().unwrap_or_default();
+        for (column, text) in [(IdentityColumn::Node, node), (IdentityColumn::Cluster, cluster)] {
+            // The cluster was checked when it was set. On a node whose name cannot be in a row no row is made.
+            let _refused = host.set(column, text);
+        }
+        let origin = Origin { node: node.into(), started_ns: Moment::now().wall_ns };
+        Self { ownership, host, origin, known: Mutex::default(), counts: HeardCounts::default() }
+    }
+
+    fn known(&self) -> MutexGuard<'_, KnownJobs> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Takes what a hook tells; whether there was room.
+    pub(crate) fn hear(&self, told: ToldJob, now: Moment) -> bool {
+        let mut known = self.known();
+        let jobs = &mut known.jobs;
+        let key = (told.hook, told.id.clone());
+        // What began by a prolog ends by an epilog.
+        let begun = if told.hook == JobHook::Epilog {
+            jobs.remove(&(JobHook::Prolog, told.id.clone()))
+        } else {
+            None
+        };
+        // A job that begins again after its end, or ends after it has begun again, is told of anew.
+        let before = jobs.remove(&key);
+        let before = before.filter(|job| job.end_ns.is_none() || (told.is_over && begun.is_none()));
+        if before.is_none() && jobs.len() >= JOBS_MAX && !forget_one(jobs) {
+            return false;
+        }
+        let begun_ns = begun.and_then(|job| job.start_ns);
+        jobs.insert(key, KnownJob::of(told, before, begun_ns, now));
+        true
+    }
+
+    /// Gives the GPUs of jobs that run to these, from their prolog on. The newest job counts: the epilog of an earlier one may have been
+    /// lost. Jobs that nobody has told of for long are forgotten.
+    pub(crate) fn allot(&self, states: &[TargetState], now: Moment) {
+        let gpus = states.iter().filter(|state| state.table == Table::GpuEvents);
+        let mut vendors: Vec<&'static str> = gpus.map(|state| state.driver.vendor()).collect();
+        vendors.sort_unstable();
+        vendors.dedup();
+        let mut known = self.known();
+        known.jobs.retain(|_, job| job.is_kept(now));
+        let mut running: Vec<&KnownJob> = known.running().collect();
+        running.sort_by_key(|job| std::cmp::Reverse(job.start_ns));
+        let allotted = running.into_iter().flat_map(|job| {
+            let owner = Owner { job: Some(job.told.id.as_str().into()), ..Owner::default() };
+            let gpus = slurm::gpus(job.told.facts.gpus.as_deref().unwrap_or_default(), &vendors);
+            gpus.into_iter().map(move |gpu| (gpu, owner.clone()))
+        });
+        self.ownership.allot(allotted.collect());
+    }
+
+    /// The rows that are due: of jobs about which something is new, of those that run in another hour than before, and of all others every
+    /// ten minutes.
+    pub(crate) fn due(&self, now: Moment) -> Option<Batch> {
+        // A row needs its host.
+        self.host.node()?;
+        let mut known = self.known();
+        let mut builder = BatchBuilder::new(Table::Jobs);
+        for job in known.jobs.values_mut() {
+            if let Some(row_ns) = job.due(now) {
+                job.write(&mut builder, row_ns, &self.host);
+            }
+        }
+        if builder.rows() == 0 {
+            return None;
+        }
+        known.batches += 1;
+        builder.finish(self.origin.clone(), known.batches)
+    }
+
+    /// What is known, and what became of messages.
+    pub(crate) fn families(&self) -> Vec<Family> {
+        let running = self.known().running().count();
+        let help = "Jobs on this node whose prolog was told of, and no epilog yet.";
+        vec![
+            self.counts.family(),
+            Family::gauge("gpuvitals_jobs_running", help, u64::try_from(running).unwrap_or(0)),
+        ]
+    }
+}
+
+impl KnownJobs {
+    /// Those that have their GPUs.
+    fn running(&self) -> impl Iterator<Item = &KnownJob> {
+        let with_gpus =
+            self.jobs.iter().filter(|((hook, _), job)| *hook == JobHook::Prolog && job.end_ns.is_none());
+        with_gpus.map(|(_, job)| job)
+    }
+}
+
+/// Forgets the job that ended first; whether one has.
+fn forget_one(jobs: &mut BTreeMap<(JobHook, String), KnownJob>) -> bool {
+    let ended = jobs.iter().filter_map(|(key, job)| Some((job.end_ns?, key)));
+    let first = ended.min().map(|(_, key)| key.clone());
+    first.is_some_and(|key| jobs.remove(&key).is_some())
+}
+
+impl KnownJob {
+    fn of(told: ToldJob, before: Option<Self>, begun_ns: Option<i64>, now: Moment) -> Self {
+        let begins_ns = (!told.is_over).then_some(now.wall_ns);
+        let ends_ns = told.is_over.then_some(now.wall_ns);
+        let (as_of_ns, heard_ns, published) = (now.wall_ns, now.mono_ns, None);
+        let Some(before) = before else {
+            let start_ns = begun_ns.or(begins_ns);
+            return Self { told, start_ns, end_ns: ends_ns, as_of_ns, heard_ns, published };
+        };
+        let told = ToldJob {
+            facts: before.told.facts.and(told.facts),
+            array_task: told.array_task.or(before.told.array_task),
+            exit_code: told.exit_code.or(before.told.exit_code),
+            ..told
+        };
+        let start_ns = before.start_ns.or(begins_ns);
+        Self { told, start_ns, end_ns: before.end_ns.or(ends_ns), as_of_ns, heard_ns, published }
+    }
+
+    fn is_kept(&self, now: Moment) -> bool {
+        let kept_ns = if self.end_ns.is_some() { ENDED_KEPT_NS } else { RUNNING_KEPT_NS };
+        now.mono_ns - self.heard_ns < kept_ns
+    }
+
+    /// The time of its row, if that is to be published now: the hour in which it runs, or ended.
+    fn due(&mut self, now: Moment) -> Option<i64> {
+        let at_ns = self.end_ns.unwrap_or(now.wall_ns);
+        let row_ns = at_ns - at_ns.rem_euclid(HOUR_NS);
+        let is_told = self.published.is_some_and(|(published_ns, told_ns)| {
+            told_ns == row_ns && now.mono_ns - published_ns < AGAIN_NS
+        });
+        if is_told {
+            return None;
+        }
+        self.published = Some((now.mono_ns, row_ns));
+        if self.end_ns.is_none() {
+            self.as_of_ns = now.wall_ns;
+        }
+        Some(row_ns)
+    }
+
+    /// Writes its row. A value that the table refuses is left out: the rest is worth more.
+    fn write(&self, builder: &mut BatchBuilder, row_ns: i64, host: &Identity) {
+        let mut identity = host.clone();
+        let _refused = identity.set(IdentityColumn::Job, &self.told.id);
+        let identity = builder.intern(&identity);
+        let row = builder.row(row_ns, identity);
+        let state = if self.end_ns.is_some() { "ended" } else { "running" };
+        for (column, text) in [
+            ("job_id", Some(self.told.id.as_str())),
+            ("step", Some(WHOLE)),
+            ("told_by", Some(self.told.hook.name())),
+            ("state", Some(state)),
+            ("array_task", self.told.array_task.as_deref()),
+            ("exit_code", self.told.exit_code.as_deref()),
+        ] {
+            if let Some(text) = text {
+                let _refused = builder.set_extra_text(row, column, text);
+            }
+        }
+        let times = [("as_of_ns", Some(self.as_of_ns)), ("start_ns", self.start_ns), ("end_ns", self.end_ns)];
+        for (column, time_ns) in times {
+            if let Some(time_ns) = time_ns {
+                let _refused = builder.set_extra(row, column, Value::Int(time_ns));
+            }
+        }
+        self.told.facts.write(builder, row);
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,197 @@
+use arrow_array::cast::AsArray as _;
+use gpuvitals_core::batch::{numbers, text_at};
+use gpuvitals_core::merge::{Order, merge};
+use gpuvitals_core::time::SECOND_NS;
+use gpuvitals_sources::probe::Driver;
+use gpuvitals_sources::sampler::Liveness;
+
+use super::super::message::HookMessage;
+use super::*;
+
+/// Half past an hour.
+const HALF_PAST_NS: i64 = 1_795_168_800_000_000_000 + 30 * MINUTE_NS;
+
+fn at(second: i64) -> Moment {
+    Moment { wall_ns: HALF_PAST_NS + second * SECOND_NS, mono_ns: (1_000 + second) * SECOND_NS }
+}
+
+fn told(hook: JobHook, id: &str, more: &[(&str, &str)]) -> ToldJob {
+    let environment = [&[("SLURM_JOB_ID", id)][..], more].concat();
+    let variable = |name: &str| {
+        environment.iter().find(|(known, _)| *known == name).map(|(_, value)| (*value).to_owned())
+    };
+    ToldJob::of(&HookMessage::of(hook, variable).unwrap()).unwrap()
+}
+
+fn jobs() -> Jobs {
+    Jobs::new(Arc::new(Ownership::new()), "n1")
+}
+
+/// A row's job, who told of it, its state, a text, and its start and end in seconds.
+type Shown = (String, String, String, Option<String>, [Option<i64>; 2]);
+
+/// The rows of a batch with one of its texts.
+fn shown(batch: Option<&Batch>, column: &str) -> Vec<Shown> {
+    let Some(batch) = batch else { return Vec::new() };
+    let text = |column: &str, row: usize| {
+        let texts = batch.records().column_by_name(column)?.as_dictionary();
+        text_at(texts, row).map(str::to_owned)
+    };
+    let second = |column: &str, row: usize| {
+        let value = numbers(batch.records().column_by_name(column)?)?.value(row)?;
+        let Value::Int(ns) = value else { panic!("{value:?}") };
+        Some((ns - HALF_PAST_NS) / SECOND_NS)
+    };
+    let row = |row| {
+        let of = |column| text(column, row).unwrap();
+        (
+            of("job_id"),
+            of("told_by"),
+            of("state"),
+            text(column, row),
+            ["start_ns", "end_ns"].map(|it| second(it, row)),
+        )
+    };
+    (0..batch.rows()).map(row).collect()
+}
+
+fn row(id: &str, by: &str, state: &str, text: Option<&str>, times: [Option<i64>; 2]) -> Shown {
+    (id.into(), by.into(), state.into(), text.map(str::to_owned), times)
+}
+
+#[test]
+fn a_job_has_a_row_from_its_prolog_on_and_its_epilog_does_not_erase_what_the_controller_knew() {
+    let jobs = jobs();
+    assert!(jobs.hear(told(JobHook::Controller, "7", &[("SLURM_JOB_ACCOUNT", "ml")]), at(0)));
+    assert!(jobs.hear(told(JobHook::Prolog, "7", &[("SLURM_JOB_GPUS", "0,1")]), at(1)));
+    let begun = jobs.due(at(2));
+    assert_eq!(
+        shown(begun.as_ref(), "account"),
+        [
+            row("7", "prolog", "running", None, [Some(1), None]),
+            row("7", "controller", "running", Some("ml"), [Some(0), None]),
+        ]
+    );
+    assert_eq!(shown(begun.as_ref(), "gpus")[0].3.as_deref(), Some("0,1"));
+    assert!(jobs.due(at(3)).is_none(), "nothing is new");
+    let code = [("SLURM_JOB_EXIT_CODE2", "3:0")];
+    assert!(jobs.hear(told(JobHook::Epilog, "7", &code), at(60)));
+    assert!(jobs.hear(told(JobHook::Controller, "7", &code), at(61)));
+    let ended = jobs.due(at(62));
+    assert_eq!(
+        shown(ended.as_ref(), "exit_code"),
+        [
+            row("7", "epilog", "ended", Some("3:0"), [Some(1), Some(60)]),
+            row("7", "controller", "ended", Some("3:0"), [Some(0), Some(61)]),
+        ]
+    );
+    assert_eq!(shown(ended.as_ref(), "account")[1].3.as_deref(), Some("ml"));
+}
+
+#[test]
+fn a_row_comes_again_so_that_the_last_one_stays_whichever_frames_are_lost() {
+    let jobs = jobs();
+    jobs.hear(told(JobHook::Prolog, "7", &[]), at(0));
+    let mut sent = vec![jobs.due(at(0)).unwrap()];
+    assert!(jobs.due(at(599)).is_none());
+    sent.push(jobs.due(at(600)).unwrap());
+    jobs.hear(told(JobHook::Controller, "7", &[]), at(700));
+    jobs.hear(told(JobHook::Controller, "7", &[("SLURM_JOB_EXIT_CODE2", "0:0")]), at(701));
+    sent.push(jobs.due(at(702)).unwrap());
+    // The frame of the end is lost.
+    let lost = sent.pop().unwrap();
+    sent.push(jobs.due(at(1_302)).unwrap());
+    assert!(shown(Some(&lost), "step").iter().all(|row| shown(sent.last(), "step").contains(row)));
+    sent.reverse();
+    let parts: Vec<_> = sent.iter().map(|batch| batch.records().clone()).collect();
+    let merged = merge(Table::Jobs, &parts, Order::GpuTime).unwrap().unwrap();
+    let merged = Batch::new(Table::Jobs, merged, Origin::default(), 0).unwrap();
+    let mut kept = shown(Some(&merged), "step");
+    kept.sort();
+    assert_eq!(
+        kept,
+        [
+            row("7", "controller", "ended", Some(WHOLE), [Some(700), Some(701)]),
+            row("7", "prolog", "running", Some(WHOLE), [Some(0), None]),
+        ]
+    );
+}
+
+#[test]
+fn a_job_has_a_row_in_every_hour_in_which_it_runs() {
+    let jobs = jobs();
+    jobs.hear(told(JobHook::Prolog, "7", &[]), at(0));
+    let hour_of =
+        |batch: Option<Batch>| batch.map(|batch| (batch.timestamps()[0] - HALF_PAST_NS) / MINUTE_NS);
+    assert_eq!(hour_of(jobs.due(at(1_799))), Some(-30));
+    assert_eq!(hour_of(jobs.due(at(1_800))), Some(30));
+    jobs.hear(told(JobHook::Epilog, "7", &[]), at(1_801));
+    assert_eq!(hour_of(jobs.due(at(5_000))), Some(30), "the hour of its end");
+    let nothing: [TargetState; 0] = [];
+    jobs.allot(&nothing, at(5_402));
+    assert!(jobs.due(at(20_000)).is_none(), "it is forgotten an hour after its end");
+}
+
+#[test]
+fn a_job_that_is_put_back_into_the_queue_begins_anew() {
+    let jobs = jobs();
+    for (second, hook) in [(0, JobHook::Prolog), (10, JobHook::Epilog), (130, JobHook::Prolog)] {
+        jobs.hear(told(hook, "7", &[]), at(second));
+    }
+    assert_eq!(
+        shown(jobs.due(at(131)).as_ref(), "step"),
+        [
+            row("7", "prolog", "running", Some(WHOLE), [Some(130), None]),
+            row("7", "epilog", "ended", Some(WHOLE), [Some(0), Some(10)]),
+        ]
+    );
+    jobs.hear(told(JobHook::Epilog, "7", &[]), at(200));
+    let again = row("7", "epilog", "ended", Some(WHOLE), [Some(130), Some(200)]);
+    assert_eq!(shown(jobs.due(at(201)).as_ref(), "step"), [again]);
+}
+
+#[test]
+fn a_job_holds_its_gpus_between_prolog_and_epilog_and_the_newest_counts() {
+    let jobs = jobs();
+    let mut gpu = Identity::default().with(IdentityColumn::Uuid, "GPU-1").unwrap();
+    gpu.set(IdentityColumn::Vendor, "nvidia").unwrap();
+    gpu.index = Some(1);
+    let gpu = Arc::new(gpu);
+    let states = [TargetState {
+        identity: Arc::clone(&gpu),
+        sharers: Vec::new(),
+        table: Table::GpuEvents,
+        driver: Driver::Nvml,
+        liveness: Liveness::Up,
+        since_ns: 0,
+        last_row_ns: None,
+        update_interval: None,
+    }];
+    let held = |second| {
+        jobs.allot(&states, at(second));
+        jobs.ownership.owners().attribute(&gpu).get(IdentityColumn::Job).map(str::to_owned)
+    };
+    assert_eq!(held(0), None);
+    jobs.hear(told(JobHook::Prolog, "7", &[("SLURM_JOB_GPUS", "0,1")]), at(1));
+    assert_eq!(held(2).as_deref(), Some("7"));
+    jobs.hear(told(JobHook::Prolog, "8", &[("SLURM_JOB_GPUS", "1")]), at(3));
+    assert_eq!(held(4).as_deref(), Some("8"), "the epilog of 7 is late");
+    jobs.hear(told(JobHook::Controller, "9", &[("SLURM_JOB_GPUS", "1")]), at(5));
+    assert_eq!(held(6).as_deref(), Some("8"), "only a prolog gives");
+    jobs.hear(told(JobHook::Epilog, "8", &[]), at(7));
+    jobs.hear(told(JobHook::Epilog, "7", &[]), at(8));
+    assert_eq!(held(9), None);
+}
+
+#[test]
+fn of_too_many_jobs_those_that_have_ended_make_room() {
+    let jobs = jobs();
+    jobs.hear(told(JobHook::Epilog, "1", &[]), at(0));
+    for id in 2..=JOBS_MAX {
+        assert!(jobs.hear(told(JobHook::Prolog, &id.to_string(), &[]), at(1)));
+    }
+    assert!(jobs.hear(told(JobHook::Prolog, "20000", &[]), at(2)), "job 1 is over");
+    assert!(!jobs.hear(told(JobHook::Prolog, "20001", &[]), at(3)));
+    assert!(jobs.hear(told(JobHook::Prolog, "20000", &[]), at(4)), "it is known");
+    assert!(jobs.hear(told(JobHook::Epilog, "2", &[]), at(5)));
+}

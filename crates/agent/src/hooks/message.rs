@@ -1,0 +1,237 @@
+//! What a hook tells: some variables of its environment, in the form of `/proc/PID/environ`.
+//!
+//! `HOOK=prolog`, then `NAME=value` of each variable that is set, each ended by a zero byte. Then the hook ends its side, and the agent answers
+//! with a line: `taken`, or why not.
+
+use std::collections::BTreeMap;
+use std::io::{self, Read, Write};
+use std::net::Shutdown;
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::time::Duration;
+
+use clap::ValueEnum;
+
+/// Most bytes of a message.
+pub(crate) const MESSAGE_LEN_MAX: usize = 64 << 10;
+/// Most bytes of the value of a variable; the rest is cut off.
+const VALUE_LEN_MAX: usize = 4 << 10;
+/// Most bytes of the name of a variable, with what stands around it.
+const NAME_LEN_MAX: usize = 32;
+/// Answer to a message that was taken.
+pub(crate) const TAKEN: &str = "taken\n";
+/// Most bytes of an answer.
+const ANSWER_LEN_MAX: u64 = 1 << 10;
+/// Longest wait for the agent to take some bytes or to give some.
+const STALL_MAX: Duration = Duration::from_secs(1);
+
+/// The variables that are told. No other one leaves the hook.
+const VARIABLES: [&str; 13] = [
+    "SLURM_JOB_ID",
+    "SLURM_JOB_UID",
+    "SLURM_JOB_USER",
+    "SLURM_JOB_ACCOUNT",
+    "SLURM_JOB_NAME",
+    "SLURM_JOB_PARTITION",
+    "SLURM_JOB_NODELIST",
+    "SLURM_JOB_GPUS",
+    "CUDA_VISIBLE_DEVICES",
+    "SLURM_ARRAY_JOB_ID",
+    "SLURM_ARRAY_TASK_ID",
+    "SLURM_JOB_EXIT_CODE",
+    "SLURM_JOB_EXIT_CODE2",
+];
+
+const _: () = assert!(
+    (VARIABLES.len() + 1) * (NAME_LEN_MAX + VALUE_LEN_MAX) <= MESSAGE_LEN_MAX,
+    "a message holds all variables, however long they are"
+);
+
+/// The hooks of a batch system.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, ValueEnum)]
+pub enum JobHook {
+    /// Slurm's Prolog: on each node of a job before it starts; knows its GPUs
+    Prolog,
+    /// Slurm's Epilog: on each node of a job when it has ended
+    Epilog,
+    /// Slurm's PrologSlurmctld and EpilogSlurmctld: know name and account
+    Controller,
+}
+
+impl JobHook {
+    const ALL: [Self; 3] = [Self::Prolog, Self::Epilog, Self::Controller];
+
+    /// Its name in messages and rows.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Prolog => "prolog",
+            Self::Epilog => "epilog",
+            Self::Controller => "controller",
+        }
+    }
+}
+
+/// Why a message is none, or was not taken.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum HookError {
+    /// The environment is not that of a hook.
+    #[error("SLURM_JOB_ID is not set: this command is for the scripts that Slurm runs")]
+    NoJob,
+    /// The bytes are no message.
+    #[error("the message has no {0}")]
+    Malformed(&'static str),
+    /// No agent can be reached.
+    #[error("failed to reach the agent at {path}")]
+    Socket {
+        /// Its socket.
+        path: String,
+        /// What the system says.
+        #[source]
+        source: io::Error,
+    },
+    /// The agent has not taken it.
+    #[error("the agent has not taken it: {0}")]
+    Refused(String),
+}
+
+/// What a hook tells.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct HookMessage {
+    pub(crate) hook: JobHook,
+    variables: BTreeMap<&'static str, String>,
+}
+
+impl HookMessage {
+    /// By the environment of a hook.
+    ///
+    /// # Errors
+    /// When that names no job.
+    pub fn of(hook: JobHook, variable: impl Fn(&str) -> Option<String>) -> Result<Self, HookError> {
+        let told = VARIABLES.into_iter().filter_map(|name| Some((name, cut(variable(name)?))));
+        let variables: BTreeMap<_, _> = told.filter(|(_, value)| !value.is_empty()).collect();
+        let message = Self { hook, variables };
+        message.get("SLURM_JOB_ID").ok_or(HookError::NoJob)?;
+        Ok(message)
+    }
+
+    /// As it is sent.
+    pub(crate) fn bytes(&self) -> Vec<u8> {
+        let mut text = format!("HOOK={}\0", self.hook.name());
+        for (name, value) in &self.variables {
+            text.extend([*name, "=", value.as_str(), "\0"]);
+        }
+        text.into_bytes()
+    }
+
+    /// As it came. Variables of later versions of a hook are left out.
+    ///
+    /// # Errors
+    /// When it is no message.
+    pub(crate) fn read(bytes: &[u8]) -> Result<Self, HookError> {
+        let text = std::str::from_utf8(bytes).map_err(|_| HookError::Malformed("text in UTF-8"))?;
+        let whole = text.strip_suffix('\0').ok_or(HookError::Malformed("end"))?;
+        let mut lines = whole.split('\0');
+        let hook = lines.next().and_then(|line| line.strip_prefix("HOOK="));
+        let hook = hook.and_then(|name| JobHook::ALL.into_iter().find(|hook| hook.name() == name));
+        let hook = hook.ok_or(HookError::Malformed("hook that is known"))?;
+        let mut told = BTreeMap::new();
+        for line in lines {
+            let (name, value) = line.split_once('=').ok_or(HookError::Malformed("value of a variable"))?;
+            told.insert(name, value);
+        }
+        Self::of(hook, |name| told.get(name).map(|value| (*value).to_owned()))
+    }
+
+    /// The value of a variable.
+    pub(crate) fn get(&self, name: &str) -> Option<&str> {
+        self.variables.get(name).map(String::as_str)
+    }
+
+    /// Tells it to the agent that listens there. Waits for its answer, some seconds at most.
+    ///
+    /// # Errors
+    /// When nobody listens there, or the agent has not taken it.
+    pub fn tell(&self, socket: &Path) -> Result<(), HookError> {
+        let failed = |source| HookError::Socket { path: socket.display().to_string(), source };
+        let answer = self.exchange(socket).map_err(failed)?;
+        if answer == TAKEN {
+            Ok(())
+        } else {
+            Err(HookError::Refused(answer.trim().escape_debug().to_string()))
+        }
+    }
+
+    fn exchange(&self, socket: &Path) -> io::Result<String> {
+        let mut stream = UnixStream::connect(socket)?;
+        stream.set_write_timeout(Some(STALL_MAX))?;
+        stream.set_read_timeout(Some(STALL_MAX))?;
+        // An agent that refuses does not read to the end: its answer says why.
+        let sent = stream.write_all(&self.bytes()).and_then(|()| stream.shutdown(Shutdown::Write));
+        let mut answer = String::new();
+        let read = stream.take(ANSWER_LEN_MAX).read_to_string(&mut answer);
+        if !answer.is_empty() {
+            return Ok(answer);
+        }
+        sent?;
+        read?;
+        Err(io::ErrorKind::UnexpectedEof.into())
+    }
+}
+
+fn cut(mut value: String) -> String {
+    value.truncate(value.floor_char_boundary(VALUE_LEN_MAX));
+    value
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_message_comes_as_it_was_sent_and_has_the_named_variables_alone() {
+        let environment = [
+            ("SLURM_JOB_ID", "4711"),
+            ("SLURM_JOB_USER", "ada"),
+            ("SLURM_JOB_NAME", "a=b c"),
+            ("SLURM_JOB_ACCOUNT", ""),
+            ("AWS_SECRET_ACCESS_KEY", "secret"),
+        ];
+        let variable = |name: &str| {
+            environment.iter().find(|(known, _)| *known == name).map(|(_, value)| (*value).to_owned())
+        };
+        let message = HookMessage::of(JobHook::Prolog, variable).unwrap();
+        let bytes = message.bytes();
+        assert_eq!(
+            String::from_utf8(bytes.clone()).unwrap(),
+            "HOOK=prolog\0SLURM_JOB_ID=4711\0SLURM_JOB_NAME=a=b c\0SLURM_JOB_USER=ada\0"
+        );
+        assert_eq!(HookMessage::read(&bytes).unwrap(), message);
+        let nobody = HookMessage::of(JobHook::Prolog, |_| None).unwrap_err();
+        assert!(nobody.to_string().contains("SLURM_JOB_ID is not set"), "{nobody}");
+    }
+
+    #[test]
+    fn the_longest_environment_makes_a_message_that_fits() {
+        let message = HookMessage::of(JobHook::Controller, |_| Some("\u{fc}".repeat(100_000))).unwrap();
+        let bytes = message.bytes();
+        assert!(bytes.len() <= MESSAGE_LEN_MAX, "{}", bytes.len());
+        assert_eq!(HookMessage::read(&bytes).unwrap(), message);
+    }
+
+    #[test]
+    fn what_is_no_message_is_refused_with_the_reason() {
+        for (bytes, words) in [
+            (&b""[..], "no end"),
+            (b"HOOK=prolog\0SLURM_JOB_ID=1", "no end"),
+            (b"SLURM_JOB_ID=1\0", "no hook"),
+            (b"HOOK=other\0SLURM_JOB_ID=1\0", "no hook"),
+            (b"HOOK=prolog\0\xff=1\0", "no text"),
+            (b"HOOK=prolog\0SLURM_JOB_ID\0", "no value"),
+            (b"HOOK=prolog\0SLURM_JOB_USER=ada\0", "SLURM_JOB_ID is not set"),
+        ] {
+            let error = HookMessage::read(bytes).unwrap_err().to_string();
+            assert!(error.contains(words), "{bytes:?}: {error}");
+        }
+    }
+}

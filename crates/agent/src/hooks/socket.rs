@@ -1,0 +1,282 @@
+//! The socket on which hooks tell of jobs: for root and the agent's own user, a message a connection, none for long.
+
+use std::io;
+use std::os::unix::fs::{FileTypeExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
+use std::time::Duration;
+
+use gpuvitals_core::clock::{self, Moment};
+use gpuvitals_core::figures::{Family, Kind};
+use gpuvitals_core::time::MINUTE_NS;
+use gpuvitals_sources::machine::Machine;
+use tokio::net::{UnixListener, UnixStream};
+use tokio::runtime::Handle;
+use tokio::sync::Semaphore;
+use tokio_util::task::AbortOnDropHandle;
+
+use super::fact::ToldJob;
+use super::jobs::Jobs;
+use super::message::{HookMessage, MESSAGE_LEN_MAX, TAKEN};
+use crate::AgentSettings;
+
+/// Hooks that are heard at once at most; more wait in the system's queue.
+const HEARD_MAX: usize = 32;
+/// Longest time for a message, and for the answer to it: a hook waits no longer.
+const PATIENCE: Duration = Duration::from_secs(1);
+/// Pause after a connection could not be taken.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+/// Bytes that are read at once.
+const PIECE_LEN: usize = 4 << 10;
+/// Of messages that are not taken for one reason one a minute is in the log.
+const SAID_EVERY_NS: i64 = MINUTE_NS;
+/// Who may read and write the socket's file: its owner alone. The system does not ask this of root.
+const MODE: u32 = 0o600;
+
+/// Why the agent cannot listen for hooks.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum SocketError {
+    /// Another agent is there.
+    #[error("{}: another process listens there; name another path, or off", path.display())]
+    Taken {
+        /// The socket.
+        path: PathBuf,
+    },
+    /// The system refuses.
+    #[error("{}: failed to listen there; name a path whose folder this user may write, or off", path.display())]
+    Listen {
+        /// The socket.
+        path: PathBuf,
+        /// What the system says.
+        #[source]
+        source: io::Error,
+    },
+}
+
+/// What became of a message.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Heard {
+    /// It counts.
+    Taken,
+    /// Its sender may not tell.
+    Stranger,
+    /// It is no message.
+    Malformed,
+    /// It did not come in time.
+    Late,
+    /// Too many jobs are known.
+    Full,
+}
+
+impl Heard {
+    const ALL: [Self; 5] = [Self::Taken, Self::Stranger, Self::Malformed, Self::Late, Self::Full];
+
+    fn name(self) -> &'static str {
+        match self {
+            Self::Taken => "taken",
+            Self::Stranger => "stranger",
+            Self::Malformed => "malformed",
+            Self::Late => "late",
+            Self::Full => "full",
+        }
+    }
+}
+
+/// What became of messages so far.
+#[derive(Debug, Default)]
+pub(crate) struct HeardCounts {
+    counts: [AtomicU64; Heard::ALL.len()],
+    /// When each was last in the log, monotonic; 0: never.
+    said_ns: [AtomicI64; Heard::ALL.len()],
+}
+
+impl HeardCounts {
+    /// Counts a message; one that is not taken is said, with the reason.
+    fn note(&self, heard: Heard, why: &str) {
+        let (Some(count), Some(said_ns)) =
+            (self.counts.get(heard as usize), self.said_ns.get(heard as usize))
+        else {
+            return;
+        };
+        count.fetch_add(1, Ordering::Relaxed);
+        let (now_ns, last_ns) = (clock::mono_ns(), said_ns.load(Ordering::Relaxed));
+        if heard != Heard::Taken && (last_ns == 0 || now_ns - last_ns >= SAID_EVERY_NS) {
+            said_ns.store(now_ns, Ordering::Relaxed);
+            tracing::warn!(
+                why,
+                cause = heard.name(),
+                "a hook's message was not taken; more of this cause are only counted"
+            );
+        }
+    }
+
+    pub(crate) fn family(&self) -> Family {
+        let counts = Heard::ALL.into_iter().zip(&self.counts);
+        let counts = counts.map(|(heard, count)| (heard.name(), count.load(Ordering::Relaxed)));
+        Family::new(
+            "gpuvitals_job_messages_total",
+            Kind::Counter,
+            "Messages of a batch system's hooks, by what became of them.",
+        )
+        .by("result", counts)
+    }
+}
+
+/// Listens for hooks until it is dropped.
+#[derive(Debug)]
+pub(crate) struct HookSocket {
+    path: PathBuf,
+    _serving: AbortOnDropHandle<()>,
+}
+
+impl HookSocket {
+    /// By the settings; none if they want none. What is `auto` may be missing: that is said, and no more.
+    ///
+    /// # Errors
+    /// When the agent cannot listen on the path that is set.
+    pub(crate) fn open(
+        settings: &AgentSettings,
+        machine: &Machine,
+        jobs: &Arc<Jobs>,
+        runtime: &Handle,
+    ) -> Result<Option<Self>, SocketError> {
+        let Some(path) = settings.hook_socket(machine) else { return Ok(None) };
+        match runtime.block_on(bind(&path)) {
+            Ok(listener) => {
+                tracing::info!(socket = %path.display(), "hooks of a batch system may tell of jobs");
+                let serving = AbortOnDropHandle::new(runtime.spawn(serve(listener, Arc::clone(jobs))));
+                Ok(Some(Self { path, _serving: serving }))
+            }
+            Err(error) if settings.is_hook_socket_auto() => {
+                tracing::warn!(error = gpuvitals_core::causes(&error), "no hook can tell of jobs");
+                Ok(None)
+            }
+            Err(error) => Err(error),
+        }
+    }
+}
+
+impl Drop for HookSocket {
+    fn drop(&mut self) {
+        // One that is left behind is taken away by the next agent.
+        let _left = std::fs::remove_file(&self.path);
+    }
+}
+
+/// Listens on a path. What an agent that was killed has left there is taken away.
+async fn bind(path: &Path) -> Result<UnixListener, SocketError> {
+    let failed = |source| SocketError::Listen { path: path.to_owned(), source };
+    if std::fs::symlink_metadata(path).is_ok_and(|file| file.file_type().is_socket()) {
+        let found = tokio::time::timeout(PATIENCE, UnixStream::connect(path)).await;
+        if !matches!(&found, Ok(Err(error)) if error.kind() == io::ErrorKind::ConnectionRefused) {
+            return Err(SocketError::Taken { path: path.to_owned() });
+        }
+        std::fs::remove_file(path).map_err(failed)?;
+    }
+    let listener = UnixListener::bind(path).map_err(failed)?;
+    std::fs::set_permissions(path, std::fs::Permissions::from_mode(MODE)).map_err(failed)?;
+    Ok(listener)
+}
+
+/// Hears hooks. Whoever may not tell is sent away before anything is read, so that he keeps no place from others.
+async fn serve(listener: UnixListener, jobs: Arc<Jobs>) {
+    let places = Arc::new(Semaphore::new(HEARD_MAX));
+    let own_uid = rustix::process::geteuid().as_raw();
+    loop {
+        // Never closed.
+        let Ok(place) = Arc::clone(&places).acquire_owned().await else { return };
+        let stream = match listener.accept().await {
+            Ok((stream, _)) => stream,
+            Err(error) => {
+                tracing::warn!(%error, "a hook's connection was not taken");
+                tokio::time::sleep(ACCEPT_PAUSE).await;
+                continue;
+            }
+        };
+        let uid = stream.peer_cred().map(|peer| peer.uid()).ok();
+        let jobs = Arc::clone(&jobs);
+        tokio::spawn(async move {
+            let (heard, why) = if uid.is_some_and(|uid| may_tell(uid, own_uid)) {
+                hear(&stream, &jobs).await
+            } else {
+                let who =
+                    uid.map_or_else(|| "a user that is not known".to_owned(), |uid| format!("uid {uid}"));
+                (Heard::Stranger, format!("{who} may not tell of jobs: root and uid {own_uid} may"))
+            };
+            jobs.counts.note(heard, &why);
+            let answer = if heard == Heard::Taken { TAKEN.to_owned() } else { format!("{why}\n") };
+            // Nobody may listen any more.
+            let _unheard = tokio::time::timeout(PATIENCE, tell(&stream, answer.as_bytes())).await;
+            drop(place);
+        });
+    }
+}
+
+/// Whether a user may tell of jobs. A job's own user may not: by an epilog he would end what he is charged for.
+fn may_tell(uid: u32, own_uid: u32) -> bool {
+    uid == 0 || uid == own_uid
+}
+
+async fn hear(stream: &UnixStream, jobs: &Jobs) -> (Heard, String) {
+    let bytes = match tokio::time::timeout(PATIENCE, read(stream)).await {
+        Ok(Ok(bytes)) => bytes,
+        Ok(Err(error)) => return (Heard::Malformed, error.to_string()),
+        Err(_) => return (Heard::Late, "the message did not come to its end".to_owned()),
+    };
+    let message = match HookMessage::read(&bytes) {
+        Ok(message) => message,
+        Err(error) => return (Heard::Malformed, error.to_string()),
+    };
+    let Some(told) = ToldJob::of(&message) else {
+        return (Heard::Malformed, "SLURM_JOB_ID is no number of a job".to_owned());
+    };
+    if jobs.hear(told, Moment::now()) {
+        (Heard::Taken, String::new())
+    } else {
+        (Heard::Full, "too many jobs are known, and all run".to_owned())
+    }
+}
+
+/// All that the other end sends, if that is not too long.
+async fn read(stream: &UnixStream) -> io::Result<Vec<u8>> {
+    let (mut bytes, mut piece) = (Vec::new(), vec![0; PIECE_LEN]);
+    loop {
+        stream.readable().await?;
+        let len = match stream.try_read(&mut piece) {
+            Ok(0) => return Ok(bytes),
+            Ok(len) => len,
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => continue,
+            Err(error) => return Err(error),
+        };
+        if bytes.len() + len > MESSAGE_LEN_MAX {
+            let why = format!("the message is longer than {MESSAGE_LEN_MAX} bytes");
+            return Err(io::Error::new(io::ErrorKind::InvalidData, why));
+        }
+        bytes.extend_from_slice(piece.get(..len).unwrap_or_default());
+    }
+}
+
+/// Sends an answer, which fits into what the system holds for a connection.
+async fn tell(stream: &UnixStream, answer: &[u8]) -> io::Result<()> {
+    loop {
+        stream.writable().await?;
+        match stream.try_write(answer) {
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+            sent => return sent.map(drop),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn root_and_the_agents_own_user_may_tell_and_nobody_else() {
+        for (uid, own_uid, may) in [(0, 990, true), (990, 990, true), (1000, 990, false), (1000, 0, false)] {
+            assert_eq!(may_tell(uid, own_uid), may, "{uid} {own_uid}");
+        }
+    }
+}
