@@ -1,36 +1,32 @@
 //! The socket on which hooks tell of jobs: for root and the agent's own user, a message a connection, none for long.
 
+use std::collections::VecDeque;
 use std::io;
 use std::os::unix::fs::{FileTypeExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::time::Duration;
 
-use gpuvitals_core::clock::{self, Moment};
-use gpuvitals_core::figures::{Family, Kind};
-use gpuvitals_core::time::MINUTE_NS;
+use gpuvitals_core::clock::Moment;
 use gpuvitals_sources::machine::Machine;
 use tokio::net::{UnixListener, UnixStream};
 use tokio::runtime::Handle;
-use tokio::sync::Semaphore;
 use tokio_util::task::AbortOnDropHandle;
 
 use super::fact::ToldJob;
+use super::heard::Heard;
 use super::jobs::Jobs;
 use super::message::{HookMessage, MESSAGE_LEN_MAX, TAKEN};
 use crate::AgentSettings;
 
-/// Hooks that are heard at once at most; more wait in the system's queue.
-const HEARD_MAX: usize = 32;
+/// Hooks that are heard at once at most: a controller starts hundreds of jobs of an array at once.
+const HEARD_MAX: usize = 256;
 /// Longest time for a message, and for the answer to it: a hook waits no longer.
 const PATIENCE: Duration = Duration::from_secs(1);
 /// Pause after a connection could not be taken.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 /// Bytes that are read at once.
 const PIECE_LEN: usize = 4 << 10;
-/// Of messages that are not taken for one reason one a minute is in the log.
-const SAID_EVERY_NS: i64 = MINUTE_NS;
 /// Who may read and write the socket's file: its owner alone. The system does not ask this of root.
 const MODE: u32 = 0o600;
 
@@ -53,75 +49,6 @@ pub enum SocketError {
         #[source]
         source: io::Error,
     },
-}
-
-/// What became of a message.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Heard {
-    /// It counts.
-    Taken,
-    /// Its sender may not tell.
-    Stranger,
-    /// It is no message.
-    Malformed,
-    /// It did not come in time.
-    Late,
-    /// Too many jobs are known.
-    Full,
-}
-
-impl Heard {
-    const ALL: [Self; 5] = [Self::Taken, Self::Stranger, Self::Malformed, Self::Late, Self::Full];
-
-    fn name(self) -> &'static str {
-        match self {
-            Self::Taken => "taken",
-            Self::Stranger => "stranger",
-            Self::Malformed => "malformed",
-            Self::Late => "late",
-            Self::Full => "full",
-        }
-    }
-}
-
-/// What became of messages so far.
-#[derive(Debug, Default)]
-pub(crate) struct HeardCounts {
-    counts: [AtomicU64; Heard::ALL.len()],
-    /// When each was last in the log, monotonic; 0: never.
-    said_ns: [AtomicI64; Heard::ALL.len()],
-}
-
-impl HeardCounts {
-    /// Counts a message; one that is not taken is said, with the reason.
-    fn note(&self, heard: Heard, why: &str) {
-        let (Some(count), Some(said_ns)) =
-            (self.counts.get(heard as usize), self.said_ns.get(heard as usize))
-        else {
-            return;
-        };
-        count.fetch_add(1, Ordering::Relaxed);
-        let (now_ns, last_ns) = (clock::mono_ns(), said_ns.load(Ordering::Relaxed));
-        if heard != Heard::Taken && (last_ns == 0 || now_ns - last_ns >= SAID_EVERY_NS) {
-            said_ns.store(now_ns, Ordering::Relaxed);
-            tracing::warn!(
-                why,
-                cause = heard.name(),
-                "a hook's message was not taken; more of this cause are only counted"
-            );
-        }
-    }
-
-    pub(crate) fn family(&self) -> Family {
-        let counts = Heard::ALL.into_iter().zip(&self.counts);
-        let counts = counts.map(|(heard, count)| (heard.name(), count.load(Ordering::Relaxed)));
-        Family::new(
-            "gpuvitals_job_messages_total",
-            Kind::Counter,
-            "Messages of a batch system's hooks, by what became of them.",
-        )
-        .by("result", counts)
-    }
 }
 
 /// Listens for hooks until it is dropped.
@@ -180,13 +107,10 @@ async fn bind(path: &Path) -> Result<UnixListener, SocketError> {
     Ok(listener)
 }
 
-/// Hears hooks. Whoever may not tell is sent away before anything is read, so that he keeps no place from others.
+/// Hears hooks, several at once: of too many the one that has been silent for longest is let go, so that nobody keeps the place of others.
 async fn serve(listener: UnixListener, jobs: Arc<Jobs>) {
-    let places = Arc::new(Semaphore::new(HEARD_MAX));
-    let own_uid = rustix::process::geteuid().as_raw();
+    let mut heard: VecDeque<AbortOnDropHandle<()>> = VecDeque::new();
     loop {
-        // Never closed.
-        let Ok(place) = Arc::clone(&places).acquire_owned().await else { return };
         let stream = match listener.accept().await {
             Ok((stream, _)) => stream,
             Err(error) => {
@@ -195,23 +119,30 @@ async fn serve(listener: UnixListener, jobs: Arc<Jobs>) {
                 continue;
             }
         };
-        let uid = stream.peer_cred().map(|peer| peer.uid()).ok();
+        heard.retain(|hearing| !hearing.is_finished());
+        if heard.len() >= HEARD_MAX {
+            heard.pop_front();
+            jobs.counts.note(Heard::Late, "too many hooks tell at once, and this one was silent for longest");
+        }
         let jobs = Arc::clone(&jobs);
-        tokio::spawn(async move {
-            let (heard, why) = if uid.is_some_and(|uid| may_tell(uid, own_uid)) {
-                hear(&stream, &jobs).await
-            } else {
-                let who =
-                    uid.map_or_else(|| "a user that is not known".to_owned(), |uid| format!("uid {uid}"));
-                (Heard::Stranger, format!("{who} may not tell of jobs: root and uid {own_uid} may"))
-            };
-            jobs.counts.note(heard, &why);
-            let answer = if heard == Heard::Taken { TAKEN.to_owned() } else { format!("{why}\n") };
-            // Nobody may listen any more.
-            let _unheard = tokio::time::timeout(PATIENCE, tell(&stream, answer.as_bytes())).await;
-            drop(place);
-        });
+        heard.push_back(AbortOnDropHandle::new(tokio::spawn(async move { answer(&stream, &jobs).await })));
     }
+}
+
+/// Hears what one end of a connection tells, and answers. Whoever may not tell is sent away before anything is read.
+async fn answer(stream: &UnixStream, jobs: &Jobs) {
+    let own_uid = rustix::process::geteuid().as_raw();
+    let uid = stream.peer_cred().map(|peer| peer.uid()).ok();
+    let (heard, why) = if uid.is_some_and(|uid| may_tell(uid, own_uid)) {
+        hear(stream, jobs).await
+    } else {
+        let who = uid.map_or_else(|| "a user that is not known".to_owned(), |uid| format!("uid {uid}"));
+        (Heard::Stranger, format!("{who} may not tell of jobs: root and uid {own_uid} may"))
+    };
+    jobs.counts.note(heard, &why);
+    let answer = if heard == Heard::Taken { TAKEN.to_owned() } else { format!("{why}\n") };
+    // Nobody may listen any more.
+    let _unheard = tokio::time::timeout(PATIENCE, tell(stream, answer.as_bytes())).await;
 }
 
 /// Whether a user may tell of jobs. A job's own user may not: by an epilog he would end what he is charged for.

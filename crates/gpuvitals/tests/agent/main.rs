@@ -16,6 +16,7 @@ mod dashboards;
 mod dcgm_dashboards;
 mod faults;
 mod hanging;
+mod hooks;
 mod node;
 mod owners;
 mod process;

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use gpuvitals_core::batch::RowKeys;
 use gpuvitals_core::{Table, wire};
 use gpuvitals_listener::ListenerLimits;
 use gpuvitals_queue::server::{ServerConfig, serve};
@@ -24,7 +25,7 @@ pub(crate) struct TestQueue {
     serving: Option<(CancellationToken, JoinHandle<()>)>,
 }
 
-/// How often each row came: GPU and time; of other tables than `gpu_events` the table's name as well.
+/// How often each row came: GPU and time; of other tables than `gpu_events` the table's name as well, and of `gpu_usage` the holder.
 pub(crate) type Rows = BTreeMap<(String, i64), u32>;
 
 impl TestQueue {
@@ -75,11 +76,17 @@ impl TestQueue {
             for delivery in deliveries {
                 let batch = wire::decode(&delivery.frame.payload).unwrap();
                 assert_eq!(batch.rows(), delivery.frame.count as usize);
+                let rest = RowKeys::rest(batch.records(), batch.table());
+                let holder = |row: usize| {
+                    let rest = rest.as_ref().map(|rest| &rest.keys[rest.ids[row] as usize]);
+                    rest.and_then(|rest| rest.split('\0').nth(1)).unwrap_or_default().to_owned()
+                };
                 for (row, time) in batch.timestamps().iter().enumerate() {
                     let identity = batch.identity(row);
                     let subject = identity.key().unwrap_or_else(|| identity.node().unwrap().into());
                     let key = match batch.table() {
                         Table::GpuEvents => subject.to_string(),
+                        table @ Table::GpuUsage => format!("{table} {subject} {}", holder(row)),
                         table => format!("{table} {subject}"),
                     };
                     *rows.entry((key, *time)).or_insert(0) += 1;
