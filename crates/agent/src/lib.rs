@@ -43,8 +43,8 @@ use scrape::Scraper;
 use server::ShownNode;
 
 pub use error::AgentError;
-pub use hooks::{HOOK_SOCKET, HookError, HookMessage, JobHook, SocketError};
-pub use settings::AgentSettings;
+pub use hooks::{HookError, HookMessage, JobHook, SocketError};
+pub use settings::{AgentSettings, HOOK_SOCKET};
 pub use spool::SpoolError;
 
 /// Part of the grace that sampling may take to end: a reading that is not out for good comes back sooner.
@@ -92,8 +92,8 @@ impl Agent {
     /// Starts sampling, and what goes with it.
     ///
     /// # Errors
-    /// When the sampler refuses its settings, the spool or the client of the queue cannot be opened, hooks cannot be listened for, or a thread cannot be
-    /// started.
+    /// When the sampler refuses its settings, the spool or the client of the queue cannot be opened, hooks cannot be listened for, or a
+    /// thread cannot be started.
     pub fn start(parts: Parts<'_>, runtime: &Handle) -> Result<Self, AgentError> {
         let Parts { settings, sampling, attribution, queue, machine, found, simulated, beside } = parts;
         let ownership = sampling.ownership();

@@ -33,7 +33,7 @@ fn rows(table: Table, puts: &[Put]) -> Batch {
     for (gpu, time, number, value) in puts {
         let (uuid, partition) = gpu.split_once(':').unwrap_or((gpu, ""));
         let mut identity = Identity::default();
-        if table == Table::SystemEvents {
+        if table.subject() == IdentityColumn::Node {
             // A GPU that all hosts name is no part of their rows' key.
             identity.set(IdentityColumn::Uuid, "GPU-0").unwrap();
             identity.set(IdentityColumn::Partition, &format!("p{value}")).unwrap();
@@ -74,7 +74,7 @@ fn spelled(batch: &Batch) -> Spelled {
     let mut found = Spelled::new();
     for at in 0..batch.rows() {
         let identity = batch.identity(at);
-        let of_hosts = batch.table() == Table::SystemEvents;
+        let of_hosts = batch.table().subject() == IdentityColumn::Node;
         let subject = if of_hosts { Arc::from(identity.node().unwrap()) } else { identity.key().unwrap() };
         let time = batch.timestamps().get(at).unwrap();
         let mut key = vec![subject.to_string(), time.to_string()];
@@ -124,7 +124,8 @@ fn check(store: &Store, when: &str) {
             pages.extend(spelled(&rows_of(store, page).answer.batch.unwrap()));
         }
         assert_eq!(pages, expected(table), "{table} in pages, {when}");
-        let one: Arc<str> = Arc::from(if table == Table::SystemEvents { "node-1" } else { "GPU-1" });
+        let one: Arc<str> =
+            Arc::from(if table.subject() == IdentityColumn::Node { "node-1" } else { "GPU-1" });
         let of_one = RowsQuery { gpus: vec![Arc::clone(&one)], ..everything.clone() };
         let found = rows_of(store, of_one).answer;
         let mut wanted = expected(table);
@@ -146,7 +147,7 @@ async fn every_table_keeps_its_rows_by_its_own_key_through_log_files_and_restart
     check(&store, "in memory");
     drop(store);
     let (store, found) = Store::open(config()).unwrap();
-    assert_eq!((found.records, found.log_rows), (2, 60));
+    assert_eq!((found.records, found.log_rows), (2, 70));
     check(&store, "from the log");
     store.flush().await.unwrap();
     check(&store, "in files");
