@@ -1,6 +1,7 @@
 //! `gpuvitals jobs`: what each job and pod used of its GPUs, from a running gpuvitals.
 
 mod hook;
+mod summary;
 
 use std::fmt::Write as _;
 
@@ -53,6 +54,9 @@ pub(crate) enum JobsWhat {
     /// Tell the agent of a job: for the scripts that Slurm runs at its begin and end
     #[command(after_help = hook::EXAMPLES)]
     Hook(hook::HookFlags),
+    /// What a job used of its GPUs, in the form that jobstats keeps in Slurm's records
+    #[command(after_help = summary::EXAMPLES)]
+    Summary(summary::SummaryFlags),
 }
 
 /// Of when an answer is.
@@ -135,6 +139,7 @@ pub(crate) fn run(flags: &JobsFlags) -> Result<(), Failure> {
             hook::run(told);
             return Ok(());
         }
+        Some(JobsWhat::Summary(job)) => return summary::run(job, &flags.server),
     };
     let answer = query::ask(&flags.server, &path)?;
     if flags.server.json {
@@ -312,7 +317,7 @@ mod tests {
 
     use super::*;
 
-    fn job(group: Value, more: Value) -> Value {
+    fn job(group: Option<&str>, more: &Value) -> Value {
         let mut job = json!({
             "group": group, "gpus": 2, "hosts": ["a", "b"], "held_gpu_hours": 2.0, "shared_gpu_hours": 0.0, "busy_gpu_hours": 0.5,
             "wasted_gpu_hours": 1.5, "throttled_gpu_hours": null, "energy_kwh": 0.7,
@@ -330,13 +335,13 @@ mod tests {
 
     #[test]
     fn a_list_has_a_line_a_group_and_columns_of_cost_only_where_there_is_a_price() {
-        let plain = list(&answer(&[job(json!("job:7"), json!({}))]), "holder");
+        let plain = list(&answer(&[job(Some("job:7"), &json!({}))]), "holder");
         let lines: Vec<&str> = plain.lines().collect();
         assert!(lines[0].starts_with("JOB") && !lines[0].contains("COST"), "{plain}");
         let cells: Vec<&str> = lines[1].split_whitespace().collect();
         assert_eq!(cells, ["job:7", "2", "2.00", "0.50", "1.50", "-", "0.00", "0.70", "a,b"]);
         assert_eq!(lines[2], "1 holder; nobody had 3.00 GPU hours, 0.25 were not observed");
-        let priced = job(Value::Null, json!({"cost": 4.0, "power_max_w": 700.0}));
+        let priced = job(None, &json!({"cost": 4.0, "power_max_w": 700.0}));
         let priced = list(&answer(&[priced]), "namespace");
         assert!(priced.starts_with("NAMESPACE"), "{priced}");
         assert!(priced.contains("  COST") && !priced.contains("MAX W"), "{priced}");
@@ -364,10 +369,9 @@ mod tests {
 
     #[test]
     fn one_job_has_a_line_a_gpu_with_its_peaks_and_what_it_used_in_all() {
-        let gpu = |gpu: &str| {
-            job(Value::Null, json!({"gpu": gpu, "hostname": "a", "model": "M", "power_max_w": 700.0}))
-        };
-        let whole = job(json!("job:7"), json!({"holder": "job:7", "running": true, "power_max_w": 700.0}));
+        let gpu =
+            |gpu: &str| job(None, &json!({"gpu": gpu, "hostname": "a", "model": "M", "power_max_w": 700.0}));
+        let whole = job(Some("job:7"), &json!({"holder": "job:7", "running": true, "power_max_w": 700.0}));
         let shown =
             detail(&json!({"job": whole, "gpus": [gpu("GPU-1"), gpu("GPU-2")], "interpolated": false}));
         let lines: Vec<&str> = shown.lines().collect();
