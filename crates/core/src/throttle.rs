@@ -163,10 +163,45 @@ pub struct Throttling {
     pub power: Option<f64>,
     /// By a limit of temperature; none as well.
     pub heat: Option<f64>,
+    /// By the hardware's own slowdown or the power brake of the chassis; none as well.
+    pub hardware: Option<f64>,
     /// By any limit.
     pub any: f64,
     /// Whether these are shares of the time since the reading before. A state lasts until the next one.
     pub is_share: bool,
+}
+
+impl Throttling {
+    /// The parts of the throttled time under each group of limits, 0 to 1. Several may have been at once.
+    pub fn limits(&self) -> ByLimit {
+        let told = [self.power, self.heat, self.hardware].map(|share| share.unwrap_or(0.0));
+        if self.any <= 0.0 {
+            return ByLimit::default();
+        }
+        let [power, heat, hardware] = told.map(|share| (share / self.any).clamp(0.0, 1.0));
+        let other = if told.iter().all(|share| *share <= 0.0) { 1.0 } else { 0.0 };
+        ByLimit([power, heat, hardware, other])
+    }
+}
+
+/// Something of each group of limits that hold the clocks down: power, heat, the hardware, and those that are not known.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub struct ByLimit(pub [f64; 4]);
+
+impl ByLimit {
+    /// Both together.
+    #[must_use]
+    pub fn and(self, other: Self) -> Self {
+        let mut sum = self;
+        sum.0.iter_mut().zip(other.0).for_each(|(one, other)| *one += other);
+        sum
+    }
+
+    /// So much of it.
+    #[must_use]
+    pub fn times(self, factor: f64) -> Self {
+        Self(self.0.map(|one| one * factor))
+    }
 }
 
 /// The columns that say whether a GPU is throttled, looked up once a batch.
@@ -200,7 +235,8 @@ impl<'a> ThrottleColumns<'a> {
         if let Some(steps) = self.steps.at(row) {
             let Shares { power, heat } = counted.read(steps)?;
             let any = power.max(heat);
-            return Some(Throttling { power: Some(power), heat: Some(heat), any, is_share: true });
+            let (power, heat, hardware) = (Some(power), Some(heat), Some(0.0));
+            return Some(Throttling { power, heat, hardware, any, is_share: true });
         }
         if counted.is_told() {
             return None;
@@ -209,15 +245,18 @@ impl<'a> ThrottleColumns<'a> {
         let told = self.throttled.and_then(|column| column.value(row)).map(Value::as_f64);
         let (reasons, status) = (whole(self.reasons, row), whole(self.status, row));
         if reasons.or(status).is_none() {
-            return told.map(|any| Throttling { power: None, heat: None, any, is_share: false });
+            let (power, heat, hardware) = (None, None, None);
+            return told.map(|any| Throttling { power, heat, hardware, any, is_share: false });
         }
         let reasons = reasons.unwrap_or(0);
         let (of_reasons, of_status) =
             (LimitBits::of_reasons(reasons), LimitBits::of_status(status.unwrap_or(0)));
         let power = of_reasons.power || of_reasons.brake || of_status.power;
         let heat = of_reasons.heat || of_status.heat;
-        let any = told.unwrap_or_else(|| state(power || heat || reasons & REASONS_HARDWARE != 0));
-        Some(Throttling { power: Some(state(power)), heat: Some(state(heat)), any, is_share: false })
+        let hardware = of_reasons.brake || reasons & REASONS_HARDWARE != 0;
+        let any = told.unwrap_or_else(|| state(power || heat || hardware));
+        let [power, heat, hardware] = [power, heat, hardware].map(|held| Some(state(held)));
+        Some(Throttling { power, heat, hardware, any, is_share: false })
     }
 }
 

@@ -4,6 +4,7 @@ use super::paced::{Paced, PacedStay, UseGap};
 use super::stay::{UseTime, sum};
 use super::{CounterSpan, PowerSpan, SeenPower, Stay};
 use crate::energy::{Energy, EnergySource};
+use crate::throttle::ByLimit;
 
 /// What a holder used of a GPU.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
@@ -16,6 +17,8 @@ pub struct HolderUse {
     pub idle_s: Option<f64>,
     /// Seconds in which a limit held the clocks down; none if that is never known.
     pub throttled_s: Option<f64>,
+    /// The same by limit, of which several may be at once. Only a ledger adds it up.
+    pub throttled_by_s: ByLimit,
     /// Energy, joules; none without power and counter.
     pub joules: Option<f64>,
     /// Energy of the time in which the GPU did nothing, joules; none if there was no such time, or no energy.
@@ -31,6 +34,7 @@ impl HolderUse {
             busy_s: time.busy_idle_s.map(|(busy_s, _)| busy_s),
             idle_s: time.busy_idle_s.map(|(_, idle_s)| idle_s),
             throttled_s: time.throttled_s,
+            throttled_by_s: time.throttled_by_s,
             ..Self::default()
         });
     }
@@ -42,6 +46,7 @@ impl HolderUse {
         self.busy_s = sum(self.busy_s, other.busy_s, plus);
         self.idle_s = sum(self.idle_s, other.idle_s, plus);
         self.throttled_s = sum(self.throttled_s, other.throttled_s, plus);
+        self.throttled_by_s = self.throttled_by_s.and(other.throttled_by_s);
         self.joules = sum(self.joules, other.joules, plus);
         self.idle_joules = sum(self.idle_joules, other.idle_joules, plus);
         self.power = self.power.and(other.power);
@@ -57,6 +62,7 @@ impl HolderUse {
             busy_s: scaled(self.busy_s),
             idle_s: scaled(self.idle_s),
             throttled_s: scaled(self.throttled_s),
+            throttled_by_s: self.throttled_by_s.times(part),
             joules: scaled(self.joules),
             idle_joules: scaled(self.idle_joules),
             power: SeenPower { joules: self.power.joules * part, seconds: self.power.seconds * part },
@@ -210,9 +216,14 @@ impl Going {
         self.stay(holder, &stay, Some(&before), gap);
         // What a row does not say again lasts.
         before.follow(&stay);
-        let Stay { throttled_after, throttled_told_ns, utilization_after, utilization_told_ns, .. } = before;
-        self.last.1 =
-            Stay { throttled_after, throttled_told_ns, utilization_after, utilization_told_ns, ..stay };
+        self.last.1 = Stay {
+            throttled_after: before.throttled_after,
+            throttled_told_ns: before.throttled_told_ns,
+            throttled_by: before.throttled_by,
+            utilization_after: before.utilization_after,
+            utilization_told_ns: before.utilization_told_ns,
+            ..stay
+        };
         (between.seconds <= 0.0).then_some(distance)
     }
 

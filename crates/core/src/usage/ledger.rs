@@ -36,6 +36,9 @@ const UNOBSERVED_MAX_NS: i64 = 31 * DAY_NS;
 /// The columns that say who has a GPU.
 pub(super) const HOLDING: [IdentityColumn; 4] =
     [IdentityColumn::Namespace, IdentityColumn::Pod, IdentityColumn::Container, IdentityColumn::Job];
+/// The columns of throttled time by limit, in the order of [`ByLimit`](crate::throttle::ByLimit).
+const THROTTLED_BY: [&str; 4] =
+    ["throttled_by_power_ns", "throttled_by_heat_ns", "throttled_by_hardware_ns", "throttled_by_other_ns"];
 const TEMPERATURE: MetricId = MetricId::of("temperature_c");
 const MEMORY: MetricId = MetricId::of("memory_used_mb");
 
@@ -272,7 +275,7 @@ impl Account {
         let Some(slot) = self.slots.get_mut(at) else { return false };
         slot.peaks = slot.peaks.and(columns.peaks(row));
         let number = slot.number;
-        let stay = columns.used.stay(row, time_ns, &mut self.counted);
+        let stay = columns.used.stay_by_limit(row, time_ns, &mut self.counted);
         if let Some(gap) = self.fold.add(number, stay) {
             self.note_gap(gap);
         }
@@ -369,6 +372,8 @@ impl Line {
         #[expect(clippy::cast_precision_loss, reason = "far fewer rows than 2^52")]
         let samples = self.peaks.samples as f64;
         let (used, is_observed) = (&self.used, &*self.holder != UNOBSERVED);
+        // Nothing is said of the limits where nothing is known of throttling.
+        let limits = used.throttled_by_s.0.map(|seconds| used.throttled_s.map(|_| nanoseconds(seconds)));
         let numbers = [
             ("held_ns", Some(nanoseconds(used.seconds))),
             ("busy_ns", used.busy_s.map(nanoseconds)),
@@ -390,7 +395,8 @@ impl Line {
         for (name, number) in [("run", run_ns), ("as_of_ns", as_of_ns)] {
             let _written = builder.set_extra(row, name, Value::Int(number));
         }
-        for (name, number) in numbers.into_iter().filter_map(|(name, number)| Some((name, number?))) {
+        let numbers = numbers.into_iter().chain(THROTTLED_BY.into_iter().zip(limits));
+        for (name, number) in numbers.filter_map(|(name, number)| Some((name, number?))) {
             // What is out of its range is no value.
             let _written = builder.set_extra(row, name, Value::Float(number));
         }

@@ -11,7 +11,7 @@ use foldhash::fast::RandomState;
 use super::{CounterSpan, HOLDER_COLUMNS, PowerSpan, Stay, Usage};
 use crate::batch::{KeylessRow, MetricColumn, RowKeys, Value, as_dictionary, metric_of, text_at, timestamps};
 use crate::energy::EnergyColumns;
-use crate::throttle::{Residency, ThrottleColumns};
+use crate::throttle::{ByLimit, Residency, ThrottleColumns, Throttling};
 use crate::{MetricId, Table};
 
 const UTILIZATION: MetricId = MetricId::of("utilization_pct");
@@ -45,8 +45,13 @@ impl<'a> UseColumns<'a> {
         self.energy.power(row).map(|(watts, _)| watts)
     }
 
-    /// A row of a GPU whose earlier counters of throttling these are.
+    /// A row of a GPU whose earlier counters of throttling these are, without the limits that throttled it: rollups do not keep them.
     pub fn stay(&self, row: usize, time_ns: i64, counted: &mut Residency) -> Stay {
+        Stay { throttled_by: ByLimit::default(), ..self.stay_by_limit(row, time_ns, counted) }
+    }
+
+    /// The same with them.
+    pub(super) fn stay_by_limit(&self, row: usize, time_ns: i64, counted: &mut Residency) -> Stay {
         let power = self.energy.power(row).filter(|(watts, _)| watts.is_finite());
         let power = power.map(|(watts, is_average)| PowerSpan {
             is_average,
@@ -76,6 +81,7 @@ impl<'a> UseColumns<'a> {
             throttled_before: throttled.filter(|it| it.is_share).map(|it| it.any),
             throttled_after: throttled.map(|it| it.any),
             throttled_told_ns: time_ns,
+            throttled_by: throttled.as_ref().map(Throttling::limits).unwrap_or_default(),
             utilization_after,
             utilization_told_ns: time_ns,
             power,

@@ -2,6 +2,7 @@
 
 use super::spans::{CountedSpan, CounterSpan, PowerSpan, SeenPower, is_seen};
 use crate::integral::seconds;
+use crate::throttle::ByLimit;
 
 /// Utilisation in % below which a GPU does nothing.
 pub const IDLE_BELOW_PCT: f64 = 1.0;
@@ -35,6 +36,8 @@ pub struct Stay {
     pub throttled_after: Option<f64>,
     /// Time of the row that told it.
     pub throttled_told_ns: i64,
+    /// The parts of that throttled time by limit; none where only the whole is kept.
+    pub throttled_by: ByLimit,
     /// The last utilisation that was reported, %. It holds until the next report, but no longer than a gap.
     pub utilization_after: Option<f64>,
     /// Time of the row that told it.
@@ -55,6 +58,8 @@ pub(super) struct UseTime {
     pub(super) busy_idle_s: Option<(f64, f64)>,
     /// Seconds times the share that a limit held the clocks down; none if that is not known.
     pub(super) throttled_s: Option<f64>,
+    /// The same by limit, between rows.
+    pub(super) throttled_by_s: ByLimit,
 }
 
 impl UseTime {
@@ -66,9 +71,11 @@ impl UseTime {
         }
         let seconds = seconds(distance_ns);
         let lasts = one.throttled_lasts(one.last_ns, seconds, gap);
-        let throttled = next.throttled_before.map(|share| share * seconds).or(lasts);
+        let throttled_s = next.throttled_before.map(|share| share * seconds).or(lasts);
+        let by = if next.throttled_before.is_some() { next.throttled_by } else { one.throttled_by };
+        let throttled_by_s = by.times(throttled_s.unwrap_or(0.0));
         let busy_idle_s = one.busy_idle_after(one.last_ns, seconds, gap);
-        Self { seconds, busy_idle_s, throttled_s: throttled }
+        Self { seconds, busy_idle_s, throttled_s, throttled_by_s }
     }
 
     /// Within a stay that follows another one, whose state lasts.
@@ -86,6 +93,7 @@ impl UseTime {
             seconds: stay.seconds,
             busy_idle_s: sum(known, open, |one, other| (one.0 + other.0, one.1 + other.1)),
             throttled_s: sum(throttled, of_open, |one, other| one + other),
+            throttled_by_s: ByLimit::default(),
         }
     }
 }
@@ -160,6 +168,7 @@ impl Stay {
         }
         if next.throttled_after.is_some() {
             (self.throttled_after, self.throttled_told_ns) = (next.throttled_after, next.throttled_told_ns);
+            self.throttled_by = next.throttled_by;
         }
     }
 

@@ -7,6 +7,7 @@ use proptest::prelude::*;
 use super::*;
 use crate::IdentityColumn;
 use crate::energy::EnergySource;
+use crate::throttle::ByLimit;
 use crate::time::SECOND_NS;
 
 mod counted;
@@ -73,6 +74,7 @@ impl UseRow {
             throttled_before: if let Throttled::Share(share) = self.throttled { Some(share) } else { None },
             throttled_after: self.throttled.told(),
             throttled_told_ns: time_ns,
+            throttled_by: ByLimit::default(),
             utilization_after: self.utilization,
             utilization_told_ns: time_ns,
             power: self.watts.map(|watts| PowerSpan {

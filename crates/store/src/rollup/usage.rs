@@ -9,7 +9,7 @@ use arrow_array::{Array, ArrayRef, Float64Array, Int64Array, RecordBatch};
 use arrow_schema::{DataType, Field, Schema};
 use gpuvitals_core::MetricId;
 use gpuvitals_core::history::tally::Run;
-use gpuvitals_core::throttle::Residency;
+use gpuvitals_core::throttle::{ByLimit, Residency};
 use gpuvitals_core::usage::{CountedSpan, CounterSpan, PowerSpan, SeenPower, Stay, StayFold, UseColumns};
 
 use super::figure::{FIRST_NS, LAST_NS};
@@ -272,6 +272,7 @@ impl StayColumns {
             throttled_before,
             throttled_after,
             throttled_told_ns: throttled_ns.unwrap_or(last_ns),
+            throttled_by: ByLimit::default(),
             utilization_after,
             utilization_told_ns: told_ns.unwrap_or(last_ns),
             power,

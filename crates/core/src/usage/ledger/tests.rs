@@ -186,6 +186,30 @@ fn several_that_have_a_gpu_at_once_get_the_same_part_and_it_is_said() {
 }
 
 #[test]
+fn throttled_time_is_told_by_limit_and_as_a_whole() {
+    // Ten seconds each: at the power cap, too hot as well, by the brake, without a word why, and free.
+    let states = [(0x4, 1), (0x4 | 0x20, 1), (0x80, 1), (0x10, 1), (0, 0)];
+    let mut builder = BatchBuilder::new(Table::GpuEvents);
+    let identity = builder.intern(&gpu(Some(0)));
+    for second in 0..=50_usize {
+        let (reasons, throttled) = states[(second / 10).min(4)];
+        let row = builder.row(BASE_NS + i64::try_from(second).unwrap() * SECOND_NS, identity);
+        for (column, value) in [("throttle_reasons", reasons), ("throttled", throttled)] {
+            builder.set(row, MetricId::of(column), Value::Int(value)).unwrap();
+        }
+    }
+    let samples = builder.finish(Origin::default(), 1).unwrap();
+    let told = told(&[samples]);
+    let last = told.last().unwrap();
+    let seconds = |name: &str| {
+        let value = last.records().column_by_name(name).and_then(numbers).and_then(|it| it.value(0));
+        value.map(|value| value.as_f64() / 1e9)
+    };
+    assert_eq!(seconds("throttled_ns"), Some(40.0));
+    assert_eq!(THROTTLED_BY.map(seconds), [Some(30.0), Some(10.0), Some(10.0), Some(10.0)]);
+}
+
+#[test]
 fn what_nobody_has_and_what_nobody_saw_are_rows_too() {
     let sample = |apart_s| Sample { apart_s, pod: None, watts: Some(100.0), percent: 0.0 };
     let mut samples: Vec<Sample> = (0..60).map(|_| sample(1)).collect();
