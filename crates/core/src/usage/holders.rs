@@ -21,8 +21,9 @@ pub const HOLDER_COLUMNS: [IdentityColumn; 7] = [
     IdentityColumn::Driver,
     IdentityColumn::Vbios,
 ];
-/// Those of them that say that somebody has the GPU.
-const HOLDING: [IdentityColumn; 3] = [IdentityColumn::Namespace, IdentityColumn::Pod, IdentityColumn::Job];
+/// The columns that say that somebody has the GPU.
+pub(super) const HOLDING: [IdentityColumn; 4] =
+    [IdentityColumn::Namespace, IdentityColumn::Pod, IdentityColumn::Container, IdentityColumn::Job];
 /// The texts of a holder in [`HOLDER_COLUMNS`]; none: its rows have no text there.
 pub type Holder = Arc<[Option<Arc<str>>]>;
 

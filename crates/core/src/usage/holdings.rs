@@ -8,7 +8,8 @@ use arrow_array::cast::AsArray;
 use arrow_array::types::Int32Type;
 use foldhash::fast::RandomState;
 
-use super::ledger::{EQUAL, HOLDING, NOBODY, UNOBSERVED, hour_of};
+use super::holders::HOLDING;
+use super::ledger::{EQUAL, NOBODY, PROCESS_TIME, UNOBSERVED, hour_of};
 use crate::batch::{Value, numbers, text_at};
 use crate::time::{self, DAY_NS, HOUR_NS, MINUTE_NS};
 use crate::{Batch, Identity, IdentityColumn};
@@ -88,7 +89,7 @@ pub struct Holding {
 pub struct HoldingSums {
     /// Seconds of GPUs.
     pub held_s: f64,
-    /// The part of them in which somebody else had the GPU too, and nothing says who used how much.
+    /// The part of them in which somebody else had the GPU too.
     pub shared_s: f64,
     /// Seconds times utilisation; none where that is never known.
     pub busy_s: Option<f64>,
@@ -177,7 +178,8 @@ impl Holdings {
             let Some(as_of_ns) = number("as_of_ns").map(|as_of_ns| as_of_ns as i64) else { continue };
             let until_ns = hour_ns.saturating_add(HOUR_NS).min(as_of_ns);
             let Some(part) = self.part_of((hour_ns, until_ns)) else { continue };
-            let is_shared = held_text(shares, row) == Some(EQUAL);
+            let is_shared =
+                held_text(shares, row).is_some_and(|share| [EQUAL, PROCESS_TIME].contains(&share));
             let sums = HoldingSums::of_row(number, part, is_shared);
             self.add_row(&HeldRow { holder, hour_ns, as_of_ns, identity: &batch.identity(row), sums });
         }

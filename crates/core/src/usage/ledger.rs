@@ -12,6 +12,7 @@ use std::sync::Arc;
 use foldhash::fast::RandomState;
 
 use super::fold::{HolderUse, UseFold};
+use super::holders::HOLDING;
 use super::rows::UseColumns;
 use crate::batch::{MetricColumn, RowKeys, Value};
 use crate::energy::EnergySource;
@@ -33,9 +34,6 @@ const GONE_NS: u64 = 3_600_000_000_000;
 const BEHIND_NS: i64 = 10_000_000_000;
 /// Longest time without rows that is told. A longer one is none: a clock was set, such as one that began in 1970.
 const UNOBSERVED_MAX_NS: i64 = 31 * DAY_NS;
-/// The columns that say who has a GPU.
-pub(super) const HOLDING: [IdentityColumn; 4] =
-    [IdentityColumn::Namespace, IdentityColumn::Pod, IdentityColumn::Container, IdentityColumn::Job];
 /// The columns of throttled time by limit, in the order of [`ByLimit`](crate::throttle::ByLimit).
 const THROTTLED_BY: [&str; 4] =
     ["throttled_by_power_ns", "throttled_by_heat_ns", "throttled_by_hardware_ns", "throttled_by_other_ns"];
