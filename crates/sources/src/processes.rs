@@ -6,7 +6,9 @@ mod kfd;
 mod listing;
 mod probe;
 mod table;
+mod users;
 
 pub use fdinfo::{DrmClient, Engine, parse_fdinfo};
 pub use probe::ProcessProbe;
 pub use table::{GpuProcess, NAMELESS, ProcessGap, ProcessKind, ProcessList, ProcessTable};
+pub use users::Users;
