@@ -56,9 +56,13 @@ impl Outgoing {
                 (batch.filter(&(0..batch.rows()).map(keep).collect::<Vec<_>>()), None)
             }
             Table::GpuDetails => (self.details.news(&batch), None),
-            Table::GpuProcesses | Table::GpuHealthEvents | Table::GpuUsage | Table::Jobs => {
+            Table::GpuProcesses => {
+                if let Some(Accounts { ledger, sharing }) = &mut self.accounts {
+                    ledger.add(&batch, &**sharing);
+                }
                 (Some(batch), None)
             }
+            Table::GpuHealthEvents | Table::GpuUsage | Table::Jobs => (Some(batch), None),
         };
         rows.into_iter().chain(events).chain(used)
     }

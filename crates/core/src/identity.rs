@@ -293,6 +293,11 @@ impl Identity {
     }
 }
 
+/// `NVIDIA A100-SXM4-40GB MIG 1g.5gb`, as the driver names a MIG instance, to the GPU's name and the profile.
+pub fn split_profile(model: &str) -> (&str, Option<&str>) {
+    model.split_once(" MIG ").map_or((model, None), |(model, profile)| (model, Some(profile)))
+}
+
 /// Whether the name is globally unique: a UUID or serial number, not a word and a count.
 fn is_worldwide(name: &str) -> bool {
     let bare = ["GPU-", "MIG-", "0x"].iter().find_map(|prefix| name.strip_prefix(prefix)).unwrap_or(name);

@@ -1,6 +1,7 @@
 //! Labels of a GPU's series, written once per identity.
 
 use gpuvitals_core::figures::{Labels, write_label};
+use gpuvitals_core::identity::split_profile;
 use gpuvitals_core::{Identity, IdentityColumn};
 
 /// The labels of a series besides those of its family.
@@ -131,11 +132,6 @@ impl LabelSet {
         let labels = labels.into_iter().chain(holders).chain([("hpc_job", text(Id::Job))]);
         labels.filter_map(|(name, text)| Some((name, text?)))
     }
-}
-
-/// `NVIDIA A100-SXM4-40GB MIG 1g.5gb`, as the driver names a MIG instance, to the GPU's name and the profile.
-fn split_profile(model: &str) -> (&str, Option<&str>) {
-    model.split_once(" MIG ").map_or((model, None), |(model, profile)| (model, Some(profile)))
 }
 
 /// `0000:0c:00.0` as NVIDIA's tools spell it: `00000000:0C:00.0`.

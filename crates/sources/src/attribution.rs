@@ -1,11 +1,14 @@
 //! Attribution: the pod, container or batch job that holds a GPU.
 
 pub mod kubelet;
+mod owner;
 mod owners;
 mod ownership;
+mod process_owners;
 pub mod slurm;
 mod unresolved;
 
-pub use owners::{GpuName, Owner, Owners};
+pub use owner::{GpuName, Owner};
+pub use owners::Owners;
 pub use ownership::{Asking, OwnerSources, Ownership};
 pub use unresolved::Unresolved;

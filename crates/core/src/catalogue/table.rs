@@ -229,12 +229,13 @@ const HEALTH_EVENTS: &[TableColumn] = &[
 const USAGE: &[TableColumn] = &[
     text(
         "holder",
-        "Who had the GPU: `pod:NAMESPACE/POD/CONTAINER`, `job:ID`; `nobody`; `unobserved` is time without rows.",
+        "Who had the GPU: `pod:NAMESPACE/POD/CONTAINER`, `job:ID`, `user:NAME`; `nobody`; `unobserved` is time without rows.",
     )
     .key(),
     text(
         "share",
-        "How its part of the GPU is known: `exclusive`, or `equal` where several had the GPU and nothing says who used it.",
+        "How its part of the GPU is known: `exclusive`; `instance`: by the slices of MIG; `process_time`: by the time that its \
+         processes worked; `equal` where several had the GPU and nothing says who used it.",
     )
     .key(),
     nanoseconds("run", "When the process began that added this up, since 1970 in UTC: runs of an hour add up.").key(),

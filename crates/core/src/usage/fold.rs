@@ -52,10 +52,8 @@ impl HolderUse {
         self.power = self.power.and(other.power);
     }
 
-    /// One of so many equal parts.
-    pub(super) fn part_of(&self, parts: usize) -> Self {
-        #[expect(clippy::cast_precision_loss, reason = "a GPU has few holders at a time")]
-        let part = 1.0 / parts as f64;
+    /// A part of it.
+    pub(super) fn part(&self, part: f64) -> Self {
         let scaled = |value: Option<f64>| value.map(|value| value * part);
         Self {
             seconds: self.seconds * part,
@@ -66,6 +64,23 @@ impl HolderUse {
             joules: scaled(self.joules),
             idle_joules: scaled(self.idle_joules),
             power: SeenPower { joules: self.power.joules * part, seconds: self.power.seconds * part },
+        }
+    }
+
+    /// A part of it where it is known who worked: busy time and the energy of work by the part of the work, the rest of the
+    /// time and the energy of no work by the part of the time.
+    pub(super) fn part_by_work(&self, part: f64, work: f64) -> Self {
+        let busy_s = self.busy_s.unwrap_or(0.0).min(self.seconds);
+        let seconds = busy_s * work + (self.seconds - busy_s) * part;
+        let of_time = if self.seconds > 0.0 { seconds / self.seconds } else { part };
+        let idle_joules = self.idle_joules.unwrap_or(0.0);
+        Self {
+            seconds,
+            busy_s: self.busy_s.map(|busy_s| busy_s * work),
+            throttled_s: self.throttled_s.map(|throttled_s| throttled_s * of_time),
+            throttled_by_s: self.throttled_by_s.times(of_time),
+            joules: self.joules.map(|joules| (joules - idle_joules) * work + idle_joules * part),
+            ..self.part(part)
         }
     }
 

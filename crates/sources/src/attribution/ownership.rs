@@ -12,6 +12,7 @@ use gpuvitals_core::clock::Moment;
 use tokio::sync::oneshot;
 
 use super::kubelet::{Holders, Kubelet};
+use super::process_owners::ProcessOwners;
 use super::slurm::Slurm;
 use super::{GpuName, Owner, Owners};
 use crate::attribution::unresolved::Unresolved;
@@ -175,6 +176,11 @@ impl Ownership {
         processes: Vec<Box<dyn ProcessTable>>,
     ) -> io::Result<Asking> {
         let mut asking = Asking::default();
+        self.owners.tell_processes_apart(ProcessOwners::of(
+            sources.kubelet.is_some(),
+            sources.slurm.clone(),
+            machine,
+        ));
         if let Some(socket) = sources.kubelet {
             let (ownership, machine) = (Arc::clone(self), machine.clone());
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;

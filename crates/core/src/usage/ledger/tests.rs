@@ -4,6 +4,8 @@ use std::collections::BTreeMap;
 
 use proptest::prelude::*;
 
+use super::line::THROTTLED_BY;
+use super::part::EXCLUSIVE;
 use super::*;
 use crate::batch::numbers;
 use crate::merge::{Order, merge};

@@ -1,0 +1,95 @@
+//! What listings of processes say of the work on the GPUs.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+
+use arrow_array::cast::AsArray;
+use arrow_array::types::Int32Type;
+use foldhash::fast::RandomState;
+
+use super::part::{USER, name_of};
+use super::{ProcessOwner, Sharing};
+use crate::batch::{RowKeys, Value, numbers, text_at};
+use crate::{Batch, Table};
+
+/// Least part of the work whose holders must be known: what others do is not theirs.
+const KNOWN: f64 = 0.9;
+/// Shares of the engines of a process. What it works is the largest of them.
+const ENGINES: [&str; 3] = ["sm_utilization", "encoder_utilization", "decoder_utilization"];
+
+/// A process on a GPU.
+#[derive(Debug)]
+pub(super) struct ListedProcess {
+    pid: u32,
+    computes: bool,
+    /// Its share of the GPU's time, %; none if that is not read.
+    percent: Option<f64>,
+}
+
+/// The processes of the GPUs, by key.
+pub(super) type ProcessesByGpu = HashMap<Arc<str>, Vec<ListedProcess>, RandomState>;
+
+/// The listings in rows of `gpu_processes`, by time.
+pub(super) fn listings(batch: &Batch) -> BTreeMap<i64, ProcessesByGpu> {
+    let mut listings: BTreeMap<i64, ProcessesByGpu> = BTreeMap::new();
+    let Ok(keys) = RowKeys::of(batch.records(), Table::GpuProcesses) else { return listings };
+    let column = |name: &str| batch.records().column_by_name(name);
+    let kinds = column("process_type").and_then(|kinds| kinds.as_dictionary_opt::<Int32Type>());
+    let pids = column("pid").and_then(numbers);
+    let engines = ENGINES.map(|name| column(name).and_then(numbers));
+    for (row, (id, &time_ns)) in keys.ids.iter().zip(batch.timestamps()).enumerate() {
+        let Some(key) = keys.keys.get(*id as usize) else { continue };
+        let Some(Value::Int(pid)) = pids.as_ref().and_then(|pids| pids.value(row)) else { continue };
+        let shares = engines.iter().filter_map(|engine| engine.as_ref()?.value(row).map(Value::as_f64));
+        let process = ListedProcess {
+            pid: u32::try_from(pid).unwrap_or_default(),
+            computes: kinds
+                .and_then(|kinds| text_at(kinds, row))
+                .is_some_and(|kind| kind.contains("compute")),
+            percent: shares.max_by(f64::total_cmp),
+        };
+        listings.entry(time_ns).or_default().entry(Arc::clone(key)).or_default().push(process);
+    }
+    listings
+}
+
+/// The work on a GPU by a listing.
+#[derive(Debug, Default)]
+pub(super) struct Work {
+    /// The users whose processes compute, as holders.
+    pub(super) users: Vec<Arc<str>>,
+    /// How much of the GPU's time the processes of each holder had, %; none if that is not known.
+    pub(super) times: Option<Arc<[(Arc<str>, f64)]>>,
+}
+
+impl Work {
+    pub(super) fn of(processes: &[ListedProcess], sharing: &dyn Sharing) -> Self {
+        let mut users: Vec<Arc<str>> = Vec::new();
+        let mut times: Vec<(Arc<str>, f64)> = Vec::new();
+        let mut unknown = 0.0;
+        for ListedProcess { pid, computes, percent } in processes {
+            let percent = percent.unwrap_or(0.0);
+            let Some(owner) = sharing.owner_of(*pid) else {
+                unknown += percent;
+                continue;
+            };
+            let (holder, is_user) = match owner {
+                ProcessOwner::Holder(identity) => (name_of(&identity), false),
+                ProcessOwner::User(name) => (Arc::from(format!("{USER}{name}")), true),
+            };
+            if is_user && *computes && !users.contains(&holder) {
+                users.push(Arc::clone(&holder));
+            }
+            match times.iter_mut().find(|(known, _)| *known == holder) {
+                Some((_, sum)) => *sum += percent,
+                None => times.push((holder, percent)),
+            }
+        }
+        users.sort();
+        let known: f64 = times.iter().map(|(_, percent)| percent).sum();
+        // A process that did nothing has no share with some drivers, so one that has is enough.
+        let is_read = processes.iter().any(|process| process.percent.is_some());
+        let is_known = is_read && !times.is_empty() && known >= KNOWN * (known + unknown);
+        Self { users, times: is_known.then(|| times.into()) }
+    }
+}

@@ -1,0 +1,187 @@
+//! Whom the processes of this node work for.
+//!
+//! Slurm names the job of a process by its cgroup. Of a process in a container the cgroup has the container's id, and the kubelet names a
+//! container's log after it: `/var/log/containers/POD_NAMESPACE_CONTAINER-ID.log`. Both are the kernel's and the kubelet's word, which no
+//! process can change. Where neither gives GPUs out, the user is who works.
+
+use std::collections::HashMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use gpuvitals_core::usage::ProcessOwner;
+use gpuvitals_core::{Identity, IdentityColumn};
+
+use super::slurm::Slurm;
+use crate::machine::{Machine, PinnedFile};
+use crate::processes::Users;
+
+/// Digits of a container's id.
+const ID_LEN: usize = 64;
+/// Names of logs that are read.
+const LOGS_MAX: usize = 10_000;
+
+/// Knows whom a process works for.
+#[derive(Debug)]
+pub(super) struct ProcessOwners {
+    procfs: PathBuf,
+    slurm: Option<Slurm>,
+    /// The containers of a node of Kubernetes.
+    containers: Option<Containers>,
+    /// The users of a machine whose GPUs nobody gives out.
+    users: Option<Users>,
+}
+
+/// The names of the containers of this node, by id: read again when an id is not among them.
+#[derive(Debug)]
+struct Containers {
+    logs: PathBuf,
+    known: Mutex<HashMap<String, Arc<Identity>>>,
+}
+
+impl ProcessOwners {
+    /// Of the processes of a machine whose GPUs a kubelet gives out, or Slurm, or nobody.
+    pub(super) fn of(has_kubelet: bool, slurm: Option<Slurm>, machine: &Machine) -> Self {
+        let logs = machine.procfs.parent().map(|root| root.join("var/log/containers"));
+        let logs = logs.filter(|_| has_kubelet);
+        let is_given_out = has_kubelet || slurm.is_some();
+        Self {
+            procfs: machine.procfs.clone(),
+            slurm,
+            containers: logs.map(|logs| Containers { logs, known: Mutex::default() }),
+            // The processes of this machine are not on the GPUs of a captured tree.
+            users: (!is_given_out && !machine.has_foreign_procfs()).then(|| Users::of(&machine.procfs)),
+        }
+    }
+
+    /// Whom a process works for; none if that is not known.
+    pub(super) fn of_process(&self, pid: u32) -> Option<ProcessOwner> {
+        let job = || {
+            let job = self.slurm.as_ref()?.job(pid)?;
+            Identity::default().with(IdentityColumn::Job, &job).ok().map(Arc::new)
+        };
+        let user = || self.users.as_ref()?.of_process(pid).map(ProcessOwner::User);
+        let holder = self.container(pid).or_else(job);
+        holder.map(ProcessOwner::Holder).or_else(user)
+    }
+
+    fn container(&self, pid: u32) -> Option<Arc<Identity>> {
+        let containers = self.containers.as_ref()?;
+        let mut cgroup = PinnedFile::open(&self.procfs.join(pid.to_string()).join("cgroup")).ok()?;
+        containers.named(container_in(cgroup.read_text().ok()?)?)
+    }
+}
+
+impl Containers {
+    fn named(&self, id: &str) -> Option<Arc<Identity>> {
+        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        if !known.contains_key(id) {
+            *known = listed(&self.logs);
+        }
+        known.get(id).cloned()
+    }
+}
+
+/// The containers with a log in a folder, by id.
+fn listed(logs: &Path) -> HashMap<String, Arc<Identity>> {
+    let names = fs::read_dir(logs).into_iter().flatten().flatten().take(LOGS_MAX);
+    names.filter_map(|entry| container_of_log(entry.file_name().to_str()?)).collect()
+}
+
+/// `POD_NAMESPACE_CONTAINER-ID.log`: none of the names has an underscore.
+fn container_of_log(name: &str) -> Option<(String, Arc<Identity>)> {
+    let (name, id) = name.strip_suffix(".log")?.rsplit_once('-')?;
+    let mut names = name.split('_');
+    let (pod, namespace, container) = (names.next()?, names.next()?, names.next()?);
+    let identity = Identity::default()
+        .with(IdentityColumn::Pod, pod)
+        .and_then(|identity| identity.with(IdentityColumn::Namespace, namespace))
+        .and_then(|identity| identity.with(IdentityColumn::Container, container));
+    Some((id.to_owned(), Arc::new(identity.ok()?)))
+}
+
+/// The innermost container's id in `/proc/<pid>/cgroup`: `…/cri-containerd-ID.scope` with systemd, `…/podUID/ID` without.
+fn container_in(cgroup: &str) -> Option<&str> {
+    cgroup.lines().flat_map(|line| line.split('/')).filter_map(container_id).next_back()
+}
+
+fn container_id(part: &str) -> Option<&str> {
+    let bare = part.strip_suffix(".scope").unwrap_or(part);
+    let id = bare.get(bare.len().checked_sub(ID_LEN)?..)?;
+    id.bytes().all(|byte| byte.is_ascii_hexdigit()).then_some(id)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A machine with a process file system and the logs of containers.
+    struct MadeUp(tempfile::TempDir);
+
+    impl MadeUp {
+        fn new() -> Self {
+            Self(tempfile::tempdir().unwrap())
+        }
+
+        fn write(&self, path: &str, text: &str) {
+            let path = self.0.path().join(path);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, text).unwrap();
+        }
+
+        fn owners(&self, kubelet: bool, slurm: bool) -> ProcessOwners {
+            let procfs = self.0.path().join("proc");
+            let machine = Machine { procfs: procfs.clone(), ..Machine::local("n1") };
+            ProcessOwners::of(kubelet, slurm.then(|| Slurm::new(&procfs)), &machine)
+        }
+    }
+
+    fn told(owner: Option<ProcessOwner>) -> String {
+        match owner {
+            None => "nobody".to_owned(),
+            Some(ProcessOwner::User(name)) => name,
+            Some(ProcessOwner::Holder(identity)) => {
+                let columns = [
+                    IdentityColumn::Namespace,
+                    IdentityColumn::Pod,
+                    IdentityColumn::Container,
+                    IdentityColumn::Job,
+                ];
+                columns.map(|column| identity.get(column).unwrap_or_default()).join("/")
+            }
+        }
+    }
+
+    #[test]
+    fn a_process_in_a_container_is_its_pods_however_the_cgroups_are_named() {
+        let machine = MadeUp::new();
+        let [one, two] = ["a1".repeat(32), "b2".repeat(32)];
+        machine.write(&format!("var/log/containers/train-0_ml_cuda-main-{one}.log"), "");
+        machine.write(
+            "proc/7/cgroup",
+            &format!("0::/kubepods.slice/kubepods-pod1.slice/cri-containerd-{one}.scope\n"),
+        );
+        machine
+            .write("proc/8/cgroup", &format!("4:memory:/kubepods/besteffort/pod2/{two}\n1:name=systemd:/\n"));
+        machine.write("proc/9/cgroup", "0::/user.slice/user-1000.slice/session-3.scope\n");
+        let owners = machine.owners(true, false);
+        assert_eq!(told(owners.of_process(7)), "ml/train-0/cuda-main/");
+        assert_eq!([8, 9, 10].map(|pid| told(owners.of_process(pid))), ["nobody"; 3]);
+        // A container that started later is found when it is asked for.
+        machine.write(&format!("var/log/containers/serve-1_web_c-{two}.log"), "");
+        assert_eq!(told(owners.of_process(8)), "web/serve-1/c/");
+    }
+
+    #[test]
+    fn a_user_is_named_only_where_nobody_gives_gpus_out() {
+        let machine = MadeUp::new();
+        machine.write("etc/passwd", "kim:x:1000:1000::/home/kim:/bin/sh\n");
+        machine.write("proc/7/status", "Uid:\t1000\t1000\t1000\t1000\n");
+        machine.write("proc/8/cgroup", "0::/system.slice/slurmstepd.scope/job_4711/step_0\n");
+        let [free, kubelet, slurm] = [(false, false), (true, false), (false, true)]
+            .map(|(kubelet, slurm)| machine.owners(kubelet, slurm));
+        assert_eq!(told(free.of_process(7)), "kim");
+        assert_eq!([&kubelet, &slurm].map(|owners| told(owners.of_process(7))), ["nobody"; 2]);
+        assert_eq!(told(slurm.of_process(8)), "///4711");
+    }
+}
