@@ -152,6 +152,8 @@ def safe(name, values, parts):
         equal(f"{where}: not root", spec["securityContext"].get("runAsNonRoot", False), not is_root)
         host_paths = {volume["hostPath"]["path"] for volume in spec.get("volumes", []) if "hostPath" in volume}
         wanted = {"/var/lib/kubelet/pod-resources"} if vendor and pod_resources else set()
+        if wanted and spec.get("hostPID", False):
+            wanted.add("/var/log/containers")
         spool = values.get("agent", {}).get("spool", {}).get("hostPath")
         equal(f"{where}: directories of the host", host_paths, wanted | ({spool} if vendor and spool else set()))
         for container in spec["containers"]:

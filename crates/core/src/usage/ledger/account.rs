@@ -6,7 +6,7 @@ use std::sync::Arc;
 use foldhash::fast::RandomState;
 
 use super::line::{Line, Peaks};
-use super::part::{self, EXCLUSIVE, Instance, PROCESS_TIME, Part, Parts, Slice};
+use super::part::{self, EXCLUSIVE, Instance, PROCESS_TIME, Parts, Slice};
 use super::work::{ListedProcess, Work};
 use super::{Columns, NOBODY, Sharing, UNOBSERVED, hour_of};
 use crate::integral::seconds;
@@ -215,12 +215,6 @@ impl Account {
 
     /// Takes a listing of the GPU's processes: what it says of work is of the time since the listing before.
     pub(super) fn list(&mut self, time_ns: i64, processes: &[ListedProcess], sharing: &dyn Sharing) {
-        // Of a pod or job that has the GPU alone nothing is asked.
-        let is_alone = |parts: &Parts| parts.len() == 1 && parts.iter().all(Part::is_given_out);
-        if self.last.as_ref().is_some_and(is_alone) {
-            self.listing = None;
-            return;
-        }
         if self.listing.as_ref().is_some_and(|before| time_ns <= before.at_ns) {
             return;
         }

@@ -2,18 +2,15 @@
 
 use std::sync::Arc;
 
-use super::{NOBODY, Sharing};
+use super::sharing::{NOBODY, Sharing};
 use crate::identity::split_profile;
 use crate::usage::holders::HOLDING;
 use crate::{Identity, IdentityColumn};
 
 pub(in crate::usage) const EQUAL: &str = "equal";
 pub(super) const EXCLUSIVE: &str = "exclusive";
-pub(super) const PROCESS_TIME: &str = "process_time";
+pub(in crate::usage) const PROCESS_TIME: &str = "process_time";
 pub(super) const INSTANCE: &str = "instance";
-
-/// How the name of a user as a holder begins.
-pub(super) const USER: &str = "user:";
 
 /// Slices of compute of a GPU that can be divided by MIG.
 const SLICES: f64 = 7.0;
@@ -36,13 +33,6 @@ pub(super) struct Part {
 
 /// The parts of a GPU, which are the whole together; nobody has a part too.
 pub(super) type Parts = Arc<[Part]>;
-
-impl Part {
-    /// Whether it is that of a pod or job.
-    pub(super) fn is_given_out(&self) -> bool {
-        *self.holder != *NOBODY && !self.holder.starts_with(USER)
-    }
-}
 
 /// Whether both are the same parts.
 pub(super) fn are_same(one: &Parts, other: &Parts) -> bool {

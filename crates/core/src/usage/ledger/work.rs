@@ -7,7 +7,7 @@ use arrow_array::cast::AsArray;
 use arrow_array::types::Int32Type;
 use foldhash::fast::RandomState;
 
-use super::part::{USER, name_of};
+use super::part::name_of;
 use super::{ProcessOwner, Sharing};
 use crate::batch::{RowKeys, Value, numbers, text_at};
 use crate::{Batch, Table};
@@ -75,7 +75,7 @@ impl Work {
             };
             let (holder, is_user) = match owner {
                 ProcessOwner::Holder(identity) => (name_of(&identity), false),
-                ProcessOwner::User(name) => (Arc::from(format!("{USER}{name}")), true),
+                ProcessOwner::User(name) => (Arc::from(format!("user:{name}")), true),
             };
             if is_user && *computes && !users.contains(&holder) {
                 users.push(Arc::clone(&holder));
