@@ -238,10 +238,12 @@ impl Account {
         });
     }
 
-    /// Sets the work of a spell.
+    /// Sets the work of a spell. Of a holder whose processes have gone since it began nothing newer is known.
     fn know(&mut self, number: u32, times: &Arc<[(Arc<str>, f64)]>) {
         if let Some(spell) = self.spells.iter_mut().find(|spell| spell.number == number) {
-            spell.times = Arc::clone(times);
+            let is_gone = |one: &&(Arc<str>, f64)| times.iter().all(|(holder, _)| *holder != one.0);
+            let gone = spell.times.iter().filter(is_gone);
+            spell.times = times.iter().chain(gone).cloned().collect();
         }
         for slot in self.slots.iter_mut().filter(|slot| slot.spell == Some(number)) {
             slot.told = None;

@@ -7,9 +7,13 @@ use proptest::prelude::*;
 use super::line::THROTTLED_BY;
 use super::part::EXCLUSIVE;
 use super::*;
-use crate::batch::numbers;
+use crate::batch::{Value, numbers};
 use crate::merge::{Order, merge};
+use crate::time::HOUR_NS;
 use crate::usage::{RowsOfUse, Usage, UseQuery};
+use crate::{Identity, MetricId};
+
+mod shares;
 
 /// 09:40 of a day: rows of some minutes lie on both sides of an hour.
 const BASE_NS: i64 = 1_795_167_600_000_000_000;
@@ -93,23 +97,31 @@ fn told(batches: &[Batch]) -> Vec<Batch> {
 /// Time held, busy and idle in nanoseconds, energy in millijoules.
 const SUMS: [&str; 4] = ["held_ns", "busy_ns", "idle_ns", "used_mj"];
 
-/// The sums that stay of all that was told, in whatever order: by holder, share and hour.
-fn kept(told: &[Batch]) -> BTreeMap<(String, String, i64), [f64; 4]> {
+/// The rows that stay of all that was told, in whatever order.
+fn merged(told: &[Batch]) -> Batch {
     let parts: Vec<_> = told.iter().map(|batch| batch.records().clone()).collect();
     let merged = merge(Table::GpuUsage, &parts, Order::GpuTime).unwrap().unwrap();
-    let merged = Batch::new(Table::GpuUsage, merged, Origin::default(), 0).unwrap();
-    let text = |name: &str, row: usize| {
-        use arrow_array::cast::AsArray as _;
-        let column = merged.records().column_by_name(name).unwrap();
-        crate::batch::text_at(column.as_dictionary(), row).unwrap().to_owned()
-    };
-    let number = |name: &str, row: usize| {
-        let value = merged.records().column_by_name(name).and_then(numbers).and_then(|it| it.value(row));
-        value.map_or(0.0, Value::as_f64)
-    };
+    Batch::new(Table::GpuUsage, merged, Origin::default(), 0).unwrap()
+}
+
+fn text(batch: &Batch, name: &str, row: usize) -> String {
+    use arrow_array::cast::AsArray as _;
+    let column = batch.records().column_by_name(name).unwrap();
+    crate::batch::text_at(column.as_dictionary(), row).unwrap().to_owned()
+}
+
+fn number(batch: &Batch, name: &str, row: usize) -> Option<f64> {
+    let column = batch.records().column_by_name(name).and_then(numbers)?;
+    column.value(row).map(Value::as_f64)
+}
+
+/// Their sums by holder, share and hour.
+fn kept(told: &[Batch]) -> BTreeMap<(String, String, i64), [f64; 4]> {
+    let merged = merged(told);
     let rows = merged.timestamps().iter().enumerate();
     let row_of = |(row, hour_ns): (usize, &i64)| {
-        ((text("holder", row), text("share", row), *hour_ns), SUMS.map(|name| number(name, row)))
+        let sums = SUMS.map(|name| number(&merged, name, row).unwrap_or(0.0));
+        ((text(&merged, "holder", row), text(&merged, "share", row), *hour_ns), sums)
     };
     rows.map(row_of).collect()
 }
@@ -203,10 +215,7 @@ fn throttled_time_is_told_by_limit_and_as_a_whole() {
     let samples = builder.finish(Origin::default(), 1).unwrap();
     let told = told(&[samples]);
     let last = told.last().unwrap();
-    let seconds = |name: &str| {
-        let value = last.records().column_by_name(name).and_then(numbers).and_then(|it| it.value(0));
-        value.map(|value| value.as_f64() / 1e9)
-    };
+    let seconds = |name: &str| number(last, name, 0).map(|ns| ns / 1e9);
     assert_eq!(seconds("throttled_ns"), Some(40.0));
     assert_eq!(THROTTLED_BY.map(seconds), [Some(30.0), Some(10.0), Some(10.0), Some(10.0)]);
 }

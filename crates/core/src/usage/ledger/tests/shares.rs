@@ -1,0 +1,157 @@
+//! GPUs that several have at once, and those that nobody gave out.
+
+use super::*;
+
+/// The process of kim; that of a pod has the pod's number.
+const KIM: u32 = 100;
+
+/// The pods that share the GPU, and whose processes are whose.
+#[derive(Debug)]
+struct Working(Pods);
+
+impl Sharing for Working {
+    fn sharers(&self, identity: &Arc<Identity>) -> Vec<Arc<Identity>> {
+        self.0.sharers(identity)
+    }
+
+    fn owner_of(&self, pid: u32) -> Option<ProcessOwner> {
+        match u8::try_from(pid) {
+            Ok(_) if pid == KIM => Some(ProcessOwner::User("kim".to_owned())),
+            Ok(pod) => Some(ProcessOwner::Holder(Arc::new(gpu(Some(pod))))),
+            Err(_) => None,
+        }
+    }
+}
+
+/// A listing: number and share of each process.
+fn listing(uuid: &str, at_s: i64, processes: &[(u32, f64)]) -> Batch {
+    let mut builder = BatchBuilder::new(Table::GpuProcesses);
+    let identity = builder.intern(&Identity::default().with(IdentityColumn::Uuid, uuid).unwrap());
+    for (pid, percent) in processes {
+        let row = builder.row(BASE_NS + at_s * SECOND_NS, identity);
+        builder.set_extra(row, "pid", Value::Int((*pid).into())).unwrap();
+        builder.set_extra_text(row, "process_type", "compute").unwrap();
+        builder.set_extra(row, "sm_utilization", Value::Float(*percent)).unwrap();
+    }
+    builder.finish(Origin::default(), 1).unwrap()
+}
+
+/// Samples a second apart from the first second on, with listings behind the seconds that they name.
+fn told_with(seconds: usize, pod: Option<u8>, sharing: &Working, listings: &[(usize, Batch)]) -> Vec<Batch> {
+    let sample = || Sample { apart_s: 1, pod, watts: Some(100.0), percent: 50.0 };
+    let samples: Vec<Sample> = (0..seconds).map(|_| sample()).collect();
+    let mut ledger = Ledger::default();
+    let mut told = Vec::new();
+    for (at, batch) in batches(&samples, 1).iter().enumerate() {
+        ledger.add(batch, sharing);
+        for (_, listing) in listings.iter().filter(|(second, _)| *second == at + 1) {
+            ledger.add(listing, sharing);
+        }
+        told.extend(ledger.due());
+    }
+    told.extend(ledger.finish());
+    told
+}
+
+/// Seconds held and busy, and joules, of a holder's share.
+fn sums_of(told: &[Batch], holder: &str, share: &str) -> [f64; 3] {
+    let kept = kept(told);
+    let rows = kept.iter().filter(|((of, how, _), _)| of == holder && how == share);
+    rows.fold([0.0; 3], |all, (_, [held_ns, busy_ns, _, used_mj])| {
+        [all[0] + held_ns / 1e9, all[1] + busy_ns / 1e9, all[2] + used_mj / 1e3]
+    })
+}
+
+fn assert_near(found: [f64; 3], wanted: [f64; 3]) {
+    let is_near = found.iter().zip(wanted).all(|(found, wanted)| (found - wanted).abs() < 1e-3);
+    assert!(is_near, "{found:?} is not {wanted:?}");
+}
+
+#[test]
+fn work_that_listings_tell_divides_what_was_busy_and_the_rest_is_divided_by_time() {
+    let sharing = Working(Pods(&[0, 1]));
+    let listings = [
+        (20, listing("GPU-1", 20, &[(0, 30.0), (1, 10.0)])),
+        // Of the 30 seconds before it.
+        (50, listing("GPU-1", 50, &[(0, 10.0), (1, 30.0)])),
+        (100, listing("GPU-1", 100, &[(0, 20.0), (1, 20.0)])),
+    ];
+    let told = told_with(100, Some(0), &sharing, &listings);
+    // Nothing was known in the first 20 seconds: of all that followed, half of the time was busy.
+    for pod in ["pod:team/pod-0/", "pod:team/pod-1/"] {
+        assert_near(sums_of(&told, pod, EQUAL), [10.0, 5.0, 1_000.0]);
+    }
+    assert_near(sums_of(&told, "pod:team/pod-0/", "process_time"), [35.75, 16.0, 3_200.0]);
+    assert_near(sums_of(&told, "pod:team/pod-1/", "process_time"), [43.25, 23.5, 4_700.0]);
+}
+
+#[test]
+fn work_of_processes_that_nobody_knows_divides_nothing() {
+    let sharing = Working(Pods(&[0, 1]));
+    let listings = [(10, listing("GPU-1", 10, &[(0, 30.0), (4_000, 30.0)]))];
+    let told = told_with(60, Some(0), &sharing, &listings);
+    for pod in ["pod:team/pod-0/", "pod:team/pod-1/"] {
+        assert_near(sums_of(&told, pod, EQUAL), [29.5, 14.75, 2_950.0]);
+        assert_near(sums_of(&told, pod, "process_time"), [0.0; 3]);
+    }
+}
+
+#[test]
+fn a_gpu_that_nobody_gave_out_is_held_by_the_user_who_computes_as_long_as_listings_say_so() {
+    let sharing = Working(Pods(&[]));
+    let listings = [(10, listing("GPU-1", 10, &[(KIM, 50.0)])), (40, listing("GPU-2", 40, &[(KIM, 50.0)]))];
+    let told = told_with(60, None, &sharing, &listings);
+    assert_near(sums_of(&told, "user:kim", EXCLUSIVE), [30.0, 15.0, 3_000.0]);
+    assert_near(sums_of(&told, NOBODY, EXCLUSIVE), [29.0, 14.5, 2_900.0]);
+    // A pod that has the GPU has it, whoever computes.
+    let told = told_with(60, Some(0), &sharing, &listings);
+    assert_near(sums_of(&told, "pod:team/pod-0/", EXCLUSIVE), [59.0, 29.5, 5_900.0]);
+}
+
+#[test]
+fn a_card_is_divided_by_the_slices_of_its_instances() {
+    let card = || gpu(None).with(IdentityColumn::Model, "NVIDIA H100").unwrap();
+    let instance = |number: &str, profile: &str| {
+        let card = card().with(IdentityColumn::Partition, number).unwrap();
+        card.with(IdentityColumn::Model, &format!("NVIDIA H100 MIG {profile}")).unwrap()
+    };
+    let held = instance("1", "3g.40gb").with(IdentityColumn::Pod, "a").unwrap();
+    let free = instance("2", "1g.10gb");
+    let mut ledger = Ledger::default();
+    let mut told = Vec::new();
+    for second in 0..60 {
+        let mut builder = BatchBuilder::new(Table::GpuEvents);
+        for (identity, column, value) in [
+            (card(), "power_w", 700.0),
+            (held.clone(), "memory_used_mb", 1_000.0),
+            (free.clone(), "memory_used_mb", 1.0),
+        ] {
+            let identity = builder.intern(&identity);
+            let row = builder.row(BASE_NS + second * SECOND_NS, identity);
+            builder.set(row, MetricId::of(column), Value::Float(value)).unwrap();
+        }
+        ledger.add(&builder.finish(Origin::default(), 1).unwrap(), &ALONE);
+        told.extend(ledger.due());
+    }
+    told.extend(ledger.finish());
+    let merged = merged(&told);
+    let mut rows: Vec<String> = (0..merged.rows())
+        .map(|row| {
+            let of = |name| number(&merged, name, row);
+            let (seconds, joules) = (of("held_ns").unwrap() / 1e9, of("used_mj").unwrap() / 1e3);
+            let key = merged.identity(row).key().unwrap();
+            let (holder, share) = (text(&merged, "holder", row), text(&merged, "share", row));
+            let memory = of("memory_max_mb").unwrap_or(0.0);
+            format!("{key} {holder} {share} {seconds:.3} s {joules:.0} J {memory} MiB")
+        })
+        .collect();
+    rows.sort();
+    // The instances are known from the second row of the card on; three slices belong to none.
+    let wanted = [
+        "GPU-1 nobody exclusive 1.000 s 700 J 0 MiB",
+        "GPU-1 nobody instance 24.857 s 17400 J 0 MiB",
+        "GPU-1:1 pod:/a/ instance 24.857 s 17400 J 1000 MiB",
+        "GPU-1:2 nobody instance 8.286 s 5800 J 1 MiB",
+    ];
+    assert_eq!(rows, wanted);
+}
