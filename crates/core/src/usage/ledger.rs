@@ -8,59 +8,32 @@
 //! their MIG instances, or, where nothing says who uses it, each has the same part.
 
 mod account;
+mod columns;
 mod line;
 mod part;
+mod sharing;
 mod work;
 
 use std::collections::HashMap;
-use std::fmt;
 use std::sync::Arc;
 
 use foldhash::fast::RandomState;
 
 use self::account::Account;
-use self::line::Peaks;
-pub(super) use self::part::EQUAL;
+use self::columns::Columns;
+pub(super) use self::line::hour_of;
+pub(super) use self::part::{EQUAL, PROCESS_TIME};
 use self::part::{Parts, Slice};
+pub use self::sharing::{NOBODY, ProcessOwner, Sharing, UNOBSERVED};
 use super::holders::HOLDING;
-use super::rows::UseColumns;
-use crate::batch::{MetricColumn, RowKeys, Value};
+use crate::batch::RowKeys;
 use crate::energy::EnergySource;
-use crate::time::HOUR_NS;
-use crate::{Batch, BatchBuilder, Identity, IdentityColumn, MetricId, Origin, Table};
-
-/// The holder of the time in which nobody has the GPU.
-pub const NOBODY: &str = "nobody";
-/// The holder of the time without rows.
-pub const UNOBSERVED: &str = "unobserved";
+use crate::{Batch, BatchBuilder, IdentityColumn, Origin, Table};
 
 /// Time between two rows about one holder, as the samples count it.
 const TOLD_EVERY_NS: u64 = 10_000_000_000;
 /// A GPU without a sample for so long is gone: what waits for its next ones is added up.
 const GONE_NS: u64 = 3_600_000_000_000;
-const TEMPERATURE: MetricId = MetricId::of("temperature_c");
-const MEMORY: MetricId = MetricId::of("memory_used_mb");
-
-/// Knows who shares a GPU.
-pub trait Sharing: fmt::Debug + Send + Sync {
-    /// The identity once for each pod and container that holds it, in the order of their names, if it has several: those that
-    /// share it in slices of time.
-    fn sharers(&self, identity: &Arc<Identity>) -> Vec<Arc<Identity>>;
-
-    /// Whom a process of this node works for; none if that is not known.
-    fn owner_of(&self, _pid: u32) -> Option<ProcessOwner> {
-        None
-    }
-}
-
-/// Whom a process works for.
-#[derive(Debug, Clone, PartialEq)]
-pub enum ProcessOwner {
-    /// A pod's container or a job, in the columns that name a holder.
-    Holder(Arc<Identity>),
-    /// A user, on a machine where nobody gives GPUs out.
-    User(String),
-}
 
 /// The sums of all GPUs of a process, from its samples in the order of their times.
 #[derive(Debug, Default)]
@@ -168,7 +141,7 @@ impl Ledger {
             }
         }
         for account in self.accounts.values_mut().chain(&mut self.ended) {
-            let Some(as_of_ns) = account.fold.last_ns() else { continue };
+            let Some(as_of_ns) = account.as_of_ns() else { continue };
             let source = account.fold.source().map(EnergySource::name);
             for line in account.lines().into_iter().filter(|line| line.is_news) {
                 line.write(&mut builder, started_ns.saturating_add(account.run), as_of_ns, source);
@@ -179,43 +152,6 @@ impl Ledger {
         self.told += 1;
         builder.finish(self.origin.clone(), self.told)
     }
-}
-
-/// The columns of a batch.
-struct Columns<'a> {
-    used: UseColumns<'a>,
-    temperature: Option<MetricColumn<'a>>,
-    memory: Option<MetricColumn<'a>>,
-}
-
-impl<'a> Columns<'a> {
-    fn of(batch: &'a Batch) -> Self {
-        Self {
-            used: UseColumns::of(batch.records()),
-            temperature: batch.metric(TEMPERATURE),
-            memory: batch.metric(MEMORY),
-        }
-    }
-
-    fn peaks(&self, row: usize) -> Peaks {
-        Peaks { power_w: self.used.power_w(row), ..self.own_peaks(row) }
-    }
-
-    /// Those without the power, which is the whole GPU's.
-    fn own_peaks(&self, row: usize) -> Peaks {
-        let number = |column: Option<MetricColumn<'_>>| column?.value(row).map(Value::as_f64);
-        Peaks {
-            samples: 1,
-            power_w: None,
-            temperature_c: number(self.temperature),
-            memory_mb: number(self.memory),
-        }
-    }
-}
-
-/// The start of the hour of an instant.
-pub(super) fn hour_of(time_ns: i64) -> i64 {
-    time_ns.div_euclid(HOUR_NS).saturating_mul(HOUR_NS)
 }
 
 #[cfg(test)]

@@ -5,10 +5,11 @@ use std::sync::Arc;
 
 use foldhash::fast::RandomState;
 
-use super::line::{Line, Peaks};
+use super::columns::Columns;
+use super::line::{Line, Peaks, hour_of};
 use super::part::{self, EXCLUSIVE, Instance, PROCESS_TIME, Parts, Slice};
-use super::work::{ListedProcess, Work};
-use super::{Columns, NOBODY, Sharing, UNOBSERVED, hour_of};
+use super::sharing::{NOBODY, Sharing, UNOBSERVED};
+use super::work::{ListedProcess, Work, WorkTimes};
 use crate::integral::seconds;
 use crate::throttle::Residency;
 use crate::time::{DAY_NS, HOUR_NS};
@@ -46,6 +47,8 @@ pub(super) struct Account {
     division: Option<(Parts, Parts)>,
     /// The last listing of its processes.
     listing: Option<Listing>,
+    /// Up to when it is added up, and known whose work it was.
+    as_of_ns: i64,
     /// Times from one listing to the next in which the work of its holders is known.
     spells: Vec<Spell>,
 }
@@ -89,7 +92,7 @@ struct Listing {
 #[derive(Debug)]
 struct Spell {
     number: u32,
-    times: Arc<[(Arc<str>, f64)]>,
+    times: WorkTimes,
 }
 
 impl Account {
@@ -107,6 +110,7 @@ impl Account {
             instances: Vec::new(),
             division: None,
             listing: None,
+            as_of_ns: i64::MIN,
             spells: Vec::new(),
         }
     }
@@ -189,19 +193,16 @@ impl Account {
         time_ns: i64,
         peaks: Peaks,
     ) {
-        match self.instances.iter_mut().find(|one| one.key == *key) {
-            Some(one) => {
-                one.seen_ns = time_ns;
-                if one.slice != *slice || !part::are_same(&one.parts, parts) {
-                    (one.slice, one.parts) = (slice.clone(), Arc::clone(parts));
-                    self.division = None;
-                }
-            }
-            None => {
-                let (key, slice, parts) = (Arc::clone(key), slice.clone(), Arc::clone(parts));
-                self.instances.push(Instance { key, slice, parts, seen_ns: time_ns });
+        if let Some(one) = self.instances.iter_mut().find(|one| one.key == *key) {
+            one.seen_ns = time_ns;
+            if one.slice != *slice || !part::are_same(&one.parts, parts) {
+                (one.slice, one.parts) = (slice.clone(), Arc::clone(parts));
                 self.division = None;
             }
+        } else {
+            let (key, slice, parts) = (Arc::clone(key), slice.clone(), Arc::clone(parts));
+            self.instances.push(Instance { key, slice, parts, seen_ns: time_ns });
+            self.division = None;
         }
         let Some(last) = &self.last else { return };
         let mut slots = self.slots.iter_mut().rev();
@@ -222,6 +223,8 @@ impl Account {
         let before = self.listing.take();
         if let (Some(number), Some(times)) = (before.as_ref().and_then(|before| before.spell), &work.times) {
             self.know(number, times);
+            // What is told anew has a later version, also without a row since then.
+            self.as_of_ns = self.as_of_ns.max(time_ns);
         }
         let apart_ns = before.map_or(0, |before| time_ns.saturating_sub(before.at_ns));
         let spell = work.times.map(|times| {
@@ -239,7 +242,7 @@ impl Account {
     }
 
     /// Sets the work of a spell. Of a holder whose processes have gone since it began nothing newer is known.
-    fn know(&mut self, number: u32, times: &Arc<[(Arc<str>, f64)]>) {
+    fn know(&mut self, number: u32, times: &WorkTimes) {
         if let Some(spell) = self.spells.iter_mut().find(|spell| spell.number == number) {
             let is_gone = |one: &&(Arc<str>, f64)| times.iter().all(|(holder, _)| *holder != one.0);
             let gone = spell.times.iter().filter(is_gone);
@@ -268,6 +271,12 @@ impl Account {
             }
             from_ns = end_ns;
         }
+    }
+
+    /// Up to when it is added up; none before the first row. It never falls: of two rows of one key the later one stays.
+    pub(super) fn as_of_ns(&mut self) -> Option<i64> {
+        self.as_of_ns = self.as_of_ns.max(self.fold.last_ns()?);
+        Some(self.as_of_ns)
     }
 
     /// What each holder used in each hour that may still change, or has not been told.
