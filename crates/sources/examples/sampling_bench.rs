@@ -1,10 +1,11 @@
 //! Cost and punctuality of sampling, beside a loop that only sleeps and reads.
 //!
-//! `cargo run --release -p gpuvitals-sources --example sampling_bench -- bare|sampler SYSFS HZ SECONDS`
+//! `cargo run --release -p gpuvitals-sources --example sampling_bench -- bare|sampler|published|ledger SYSFS HZ SECONDS`
 //!
 //! `bare`: a thread a card; absolute deadlines, `pread` of the same two files that the sampler's fast tier reads
 //! (`gpu_metrics`, `mem_info_vram_used`), nothing decoded, nothing kept. `sampler`: the sampler as the agent and the
-//! recorder use it, its batches taken and dropped. Prints one line: CPU in % of a core, CPU a tick, lateness, missed
+//! recorder use it, its batches taken and dropped. `published`: these batches put into the form in which they are published. `ledger`:
+//! the same, and what the holders of the GPUs use is added up and published too. Prints one line: CPU in % of a core, CPU a tick, lateness, missed
 //! ticks.
 //!
 //! Expected: a wake-up and two reads of a tmpfs cost some 5 µs; decoding 2 KiB into 40 columns should add 1 to 2 µs.
@@ -19,7 +20,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Barrier};
 use std::time::Duration;
 
-use gpuvitals_core::Table;
+use gpuvitals_core::usage::Ledger;
+use gpuvitals_core::wire::encode;
+use gpuvitals_core::{Batch, Table};
 use gpuvitals_sources::attribution::Owners;
 use gpuvitals_sources::machine::Machine;
 use gpuvitals_sources::probe::Driver;
@@ -33,12 +36,21 @@ type Failure = Box<dyn Error + Send + Sync>;
 fn main() -> Result<(), Failure> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let [mode, sysfs, hz, seconds] = arguments.as_slice() else {
-        return Err("usage: sampling_bench bare|sampler SYSFS HZ SECONDS".into());
+        return Err("usage: sampling_bench bare|sampler|published|ledger SYSFS HZ SECONDS".into());
     };
     let (hz, seconds): (f64, f64) = (hz.parse()?, seconds.parse()?);
     let measured = match mode.as_str() {
         "bare" => bare(Path::new(sysfs), hz, seconds)?,
-        "sampler" => sampler(Path::new(sysfs), hz, seconds)?,
+        "sampler" => sampler(Path::new(sysfs), hz, seconds, &mut |_| Ok(()))?,
+        "published" => sampler(Path::new(sysfs), hz, seconds, &mut |batch| publish(&batch))?,
+        "ledger" => {
+            let (mut ledger, owners) = (Ledger::default(), Owners::new());
+            sampler(Path::new(sysfs), hz, seconds, &mut |batch| {
+                ledger.add(&batch, &*owners);
+                publish(&batch)?;
+                ledger.due().map_or(Ok(()), |used| publish(&used))
+            })?
+        }
         other => return Err(format!("no mode {other}").into()),
     };
     println!("{mode:8} {measured}");
@@ -163,9 +175,20 @@ fn bare(sysfs: &Path, hz: f64, seconds: f64) -> Result<Measured, Failure> {
     })
 }
 
-/// The sampler, as it is.
+/// Puts rows into the form in which they are published.
+fn publish(batch: &Batch) -> Result<(), Failure> {
+    std::hint::black_box(encode(batch)?);
+    Ok(())
+}
+
+/// The sampler, as it is, whose batches this takes.
 #[expect(clippy::cast_possible_truncation, reason = "seconds of a bench")]
-fn sampler(sysfs: &Path, hz: f64, seconds: f64) -> Result<Measured, Failure> {
+fn sampler(
+    sysfs: &Path,
+    hz: f64,
+    seconds: f64,
+    take: &mut dyn FnMut(Batch) -> Result<(), Failure>,
+) -> Result<Measured, Failure> {
     let machine = Machine { sysfs: sysfs.to_owned(), ..Machine::local("bench") };
     let mut found = discover(&machine, &[Driver::AmdSysfs], no_simulation);
     found.probes.retain(|probe| probe.table() == Table::GpuEvents);
@@ -177,7 +200,7 @@ fn sampler(sysfs: &Path, hz: f64, seconds: f64) -> Result<Measured, Failure> {
     // The first reading opens files.
     let warm = clock(ClockId::Monotonic) + 1_500_000_000;
     while clock(ClockId::Monotonic) < warm {
-        drop(sampler.next(Duration::from_millis(100)));
+        sampler.next(Duration::from_millis(100)).map_or(Ok(()), &mut *take)?;
     }
     let count = |pick: fn(&gpuvitals_sources::sampler::WorkerStats) -> u64| {
         sampler.stats().iter().map(pick).sum::<u64>()
@@ -186,7 +209,7 @@ fn sampler(sysfs: &Path, hz: f64, seconds: f64) -> Result<Measured, Failure> {
     let (wall, cpu) = (clock(ClockId::Monotonic), clock(ClockId::ProcessCPUTime));
     let end = wall + (seconds * 1e9) as i64;
     while clock(ClockId::Monotonic) < end {
-        drop(sampler.next(Duration::from_millis(100)));
+        sampler.next(Duration::from_millis(100)).map_or(Ok(()), &mut *take)?;
     }
     let (wall_ns, cpu_ns) = (clock(ClockId::Monotonic) - wall, clock(ClockId::ProcessCPUTime) - cpu);
     let stats = sampler.stats();
