@@ -8,9 +8,9 @@ use arrow_array::types::Int32Type;
 use foldhash::fast::RandomState;
 
 use super::part::name_of;
-use super::{ProcessOwner, Sharing};
+use super::sharing::{ProcessOwner, Sharing};
 use crate::batch::{RowKeys, Value, numbers, text_at};
-use crate::{Batch, Table};
+use crate::{Batch, IdentityColumn, Table};
 
 /// Least part of the work whose holders must be known: what others do is not theirs.
 const KNOWN: f64 = 0.9;
@@ -24,7 +24,12 @@ pub(super) struct ListedProcess {
     computes: bool,
     /// Its share of the GPU's time, %; none if that is not read.
     percent: Option<f64>,
+    /// Whether it may have worked all the same: AMD's engine times leave out what ROCm computes.
+    is_hidden: bool,
 }
+
+/// How long each holder's processes worked, in any unit.
+pub(super) type WorkTimes = Arc<[(Arc<str>, f64)]>;
 
 /// The processes of the GPUs, by key.
 pub(super) type ProcessesByGpu = HashMap<Arc<str>, Vec<ListedProcess>, RandomState>;
@@ -36,17 +41,22 @@ pub(super) fn listings(batch: &Batch) -> BTreeMap<i64, ProcessesByGpu> {
     let column = |name: &str| batch.records().column_by_name(name);
     let kinds = column("process_type").and_then(|kinds| kinds.as_dictionary_opt::<Int32Type>());
     let pids = column("pid").and_then(numbers);
+    let vendors = batch.identity_column(IdentityColumn::Vendor);
     let engines = ENGINES.map(|name| column(name).and_then(numbers));
     for (row, (id, &time_ns)) in keys.ids.iter().zip(batch.timestamps()).enumerate() {
         let Some(key) = keys.keys.get(*id as usize) else { continue };
         let Some(Value::Int(pid)) = pids.as_ref().and_then(|pids| pids.value(row)) else { continue };
         let shares = engines.iter().filter_map(|engine| engine.as_ref()?.value(row).map(Value::as_f64));
+        let is_amd = vendors.and_then(|vendors| text_at(vendors, row)) == Some("amd");
+        let kind = kinds.and_then(|kinds| text_at(kinds, row));
+        let computes = kind.is_some_and(|kind| kind.contains("compute"));
+        let [compute, ..] = &engines;
+        let has_share = compute.as_ref().is_some_and(|compute| compute.value(row).is_some());
         let process = ListedProcess {
             pid: u32::try_from(pid).unwrap_or_default(),
-            computes: kinds
-                .and_then(|kinds| text_at(kinds, row))
-                .is_some_and(|kind| kind.contains("compute")),
+            computes,
             percent: shares.max_by(f64::total_cmp),
+            is_hidden: is_amd && computes && !has_share,
         };
         listings.entry(time_ns).or_default().entry(Arc::clone(key)).or_default().push(process);
     }
@@ -59,7 +69,7 @@ pub(super) struct Work {
     /// The users whose processes compute, as holders.
     pub(super) users: Vec<Arc<str>>,
     /// How much of the GPU's time the processes of each holder had, %; none if that is not known.
-    pub(super) times: Option<Arc<[(Arc<str>, f64)]>>,
+    pub(super) times: Option<WorkTimes>,
 }
 
 impl Work {
@@ -67,7 +77,7 @@ impl Work {
         let mut users: Vec<Arc<str>> = Vec::new();
         let mut times: Vec<(Arc<str>, f64)> = Vec::new();
         let mut unknown = 0.0;
-        for ListedProcess { pid, computes, percent } in processes {
+        for ListedProcess { pid, computes, percent, .. } in processes {
             let percent = percent.unwrap_or(0.0);
             let Some(owner) = sharing.owner_of(*pid) else {
                 unknown += percent;
@@ -88,7 +98,8 @@ impl Work {
         users.sort();
         let known: f64 = times.iter().map(|(_, percent)| percent).sum();
         // A process that did nothing has no share with some drivers, so one that has is enough.
-        let is_read = processes.iter().any(|process| process.percent.is_some());
+        let is_read = processes.iter().any(|process| process.percent.is_some())
+            && !processes.iter().any(|process| process.is_hidden);
         let is_known = is_read && !times.is_empty() && known >= KNOWN * (known + unknown);
         Self { users, times: is_known.then(|| times.into()) }
     }
