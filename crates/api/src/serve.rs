@@ -42,7 +42,7 @@ pub async fn serve(
     access: Access,
     shutdown: CancellationToken,
 ) -> Result<(), AcceptError> {
-    let app = route::router().with_state(api.clone()).merge(beside.router);
+    let app = route::router::all().with_state(api.clone()).merge(beside.router);
     let own = &api.config().limits;
     let limits = ListenerLimits {
         request: own.request_timeout,

@@ -4,8 +4,7 @@ use utoipa::OpenApi;
 use utoipa::openapi::schema::{SchemaType, Type};
 use utoipa::openapi::{InfoBuilder, License, RefOr, Schema};
 
-use super::prom;
-use super::table::Document;
+use super::{Document, prom};
 use crate::config::Limits;
 
 /// The document as JSON.
