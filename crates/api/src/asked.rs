@@ -1,14 +1,13 @@
 //! Parameters that several paths have. Each is the text that was asked; it says in the document what it may be, and reads itself.
 
+use std::ops::RangeInclusive;
 use std::sync::Arc;
 
 use gpuvitals_analysis::judgement::GpuJudgement;
 use gpuvitals_core::time::HOUR_NS;
 use gpuvitals_core::{Table, batch, catalogue, time};
-use serde::Deserialize;
 use utoipa::openapi::schema::{ObjectBuilder, OneOfBuilder, Type};
-use utoipa::openapi::{KnownFormat, RefOr, Schema, SchemaFormat};
-use utoipa::{PartialSchema, ToSchema};
+use utoipa::openapi::{KnownFormat, SchemaFormat};
 
 use crate::config::{Limits, PAGE, PAGE_MAX};
 use crate::dto::Pagination;
@@ -25,28 +24,32 @@ const OF_GPUS: [Table; 5] =
     [Table::GpuEvents, Table::GpuDetails, Table::GpuProcesses, Table::GpuHealthEvents, Table::GpuUsage];
 const WITH_METRICS: [Table; 2] = [Table::GpuEvents, Table::SystemEvents];
 
+/// Makes parameters of what the document says of each.
 macro_rules! parameters {
     ($($(#[$doc:meta])* $name:ident: $schema:expr;)+) => {$(
         $(#[$doc])*
-        #[derive(Debug, Deserialize)]
+        #[derive(Debug, serde::Deserialize)]
         #[serde(transparent)]
         pub(crate) struct $name(pub(crate) String);
 
-        impl PartialSchema for $name {
-            fn schema() -> RefOr<Schema> {
+        impl utoipa::PartialSchema for $name {
+            fn schema() -> utoipa::openapi::RefOr<utoipa::openapi::Schema> {
                 $schema.into()
             }
         }
 
-        impl ToSchema for $name {}
+        impl utoipa::ToSchema for $name {}
     )+};
 }
+pub(crate) use parameters;
 
 parameters! {
     /// Most entries of an answer.
-    Limit: whole(KnownFormat::Int32, PAGE).minimum(Some(1)).maximum(Some(PAGE_MAX));
+    Limit: count(1..=PAGE_MAX, Some(PAGE));
+    /// The most of something in an answer, which has all of it otherwise.
+    Count: count(1..=PAGE_MAX, None);
     /// Entries to pass over.
-    Offset: whole(KnownFormat::Int64, 0).minimum(Some(0)).maximum(Some(WHOLE_MAX));
+    Offset: whole(KnownFormat::Int64, 0..=WHOLE_MAX, Some(0));
     /// Where an answer goes on: `next` of the one before.
     Cursor: text().pattern(Some(CURSOR));
     /// An instant.
@@ -111,9 +114,24 @@ fn among(words: &[&str]) -> String {
     format!("^ *(?:(?:{words})? *, *)*(?:{words})? *$")
 }
 
-fn whole(format: KnownFormat, default: usize) -> ObjectBuilder {
-    let format = Some(SchemaFormat::KnownFormat(format));
-    ObjectBuilder::new().schema_type(Type::Integer).format(format).default(Some(default.into()))
+fn whole(format: KnownFormat, range: RangeInclusive<usize>, usual: Option<usize>) -> ObjectBuilder {
+    ObjectBuilder::new()
+        .schema_type(Type::Integer)
+        .format(Some(SchemaFormat::KnownFormat(format)))
+        .minimum(Some(*range.start()))
+        .maximum(Some(*range.end()))
+        .default(usual.map(Into::into))
+}
+
+/// A number of things, and the one that is meant if none is given.
+pub(crate) fn count(range: RangeInclusive<usize>, usual: Option<usize>) -> ObjectBuilder {
+    whole(KnownFormat::Int32, range, usual)
+}
+
+/// A number that need not be whole.
+pub(crate) fn number() -> ObjectBuilder {
+    let format = Some(SchemaFormat::KnownFormat(KnownFormat::Double));
+    ObjectBuilder::new().schema_type(Type::Number).format(format)
 }
 
 fn table(allowed: &[Table]) -> ObjectBuilder {
@@ -137,6 +155,20 @@ impl Limit {
     pub(crate) fn read(asked: Option<&Self>, limits: &Limits) -> Result<usize, ApiError> {
         let number = parameter::whole("limit", asked.map(|asked| &asked.0), 1, limits.page_max)?;
         Ok(number.unwrap_or(limits.page.min(limits.page_max)))
+    }
+}
+
+impl Count {
+    /// The number, if one is asked for.
+    ///
+    /// # Errors
+    /// If it is no whole number from 1 to the most that is allowed.
+    pub(crate) fn read(
+        name: &'static str,
+        asked: Option<&Self>,
+        limits: &Limits,
+    ) -> Result<Option<usize>, ApiError> {
+        parameter::whole(name, asked.map(|asked| &asked.0), 1, limits.page_max)
     }
 }
 

@@ -16,7 +16,7 @@ use super::answered::Answered;
 use super::telemetry;
 use crate::api::Api;
 use crate::ask::{self, Ask, Body, Rendered, View};
-use crate::asked::{Instant, Limit, Offset, Paging};
+use crate::asked::{self, Instant, Limit, Offset, Paging, parameters};
 use crate::condition;
 use crate::dto::{AnomalyEntry, AnomalyList, Moment, TrendEntry, TrendList, UsualValues};
 use crate::error::{ApiError, ErrorBody};
@@ -24,17 +24,27 @@ use crate::parameter::{self, Asked, given};
 
 /// Range of a trend without a start.
 const TREND_DAYS: i64 = 7;
-/// Days before that an hour is compared with.
-const DAYS: i64 = 7;
+/// Days before that an hour is compared with, and the most of them.
+const DAYS: usize = 7;
+const DAYS_MAX: usize = 31;
 /// Steadiness from which a trend is one.
 const STEADY_FROM: f64 = 0.5;
 /// Deviations from which a value is unusual.
-const UNUSUAL_FROM: f64 = 4.0;
+const UNUSUAL_FROM: u8 = 4;
 /// A line that needs longer to its limit says nothing.
 const DAYS_TO_LIMIT_MAX: f64 = 3_650.0;
 /// How long an answer serves whose end is now.
 const SERVES_NS: i64 = MINUTE_NS;
 const NANOSECONDS_PER_DAY: f64 = 86_400e9;
+
+parameters! {
+    /// How steady a trend is.
+    Steadiness: asked::number().minimum(Some(0)).maximum(Some(1)).default(Some(STEADY_FROM.into()));
+    /// How many deviations a value is off.
+    Deviations: asked::number().minimum(Some(0)).default(Some(UNUSUAL_FROM.into()));
+    /// How many days an hour is compared with.
+    DayCount: asked::count(DAYS_MIN..=DAYS_MAX, Some(DAYS));
+}
 
 /// Which trends.
 #[derive(Debug, Deserialize, IntoParams)]
@@ -57,8 +67,8 @@ pub(crate) struct TrendParams {
     #[param(value_type = Option<f64>, example = 87)]
     limit_at: Option<String>,
     /// Steadiness from which a trend counts, 0 to 1.
-    #[param(value_type = Option<f64>, minimum = 0, maximum = 1, default = 0.5)]
-    steadiness: Option<String>,
+    #[param(inline)]
+    steadiness: Option<Steadiness>,
     /// Most entries to return.
     #[param(inline)]
     limit: Option<Limit>,
@@ -82,11 +92,11 @@ pub(crate) struct AnomalyParams {
     #[param(example = "2026-11-20T16:00:00Z")]
     end: Option<Instant>,
     /// Days before that it is compared with.
-    #[param(value_type = Option<u32>, minimum = 3, maximum = 31, default = 7)]
-    days: Option<String>,
+    #[param(inline)]
+    days: Option<DayCount>,
     /// Deviations from which a value is unusual.
-    #[param(value_type = Option<f64>, minimum = 0, default = 4)]
-    score: Option<String>,
+    #[param(inline)]
+    score: Option<Deviations>,
     /// Most entries to return.
     #[param(inline)]
     limit: Option<Limit>,
@@ -113,7 +123,7 @@ struct AnomalyAsk {
     metrics: Vec<MetricId>,
     gpus: Vec<Arc<str>>,
     end_ns: Option<i64>,
-    days: i64,
+    days: usize,
     score: f64,
     page: Paging,
 }
@@ -136,8 +146,8 @@ pub(crate) async fn trends(
     headers: HeaderMap,
     Asked(params): Asked<TrendParams>,
 ) -> Answered {
-    let steadiness =
-        parameter::number("steadiness", params.steadiness.as_ref(), 0.0..=1.0, "a number from 0 to 1")?;
+    let steadiness = params.steadiness.as_ref().map(|asked| &asked.0);
+    let steadiness = parameter::number("steadiness", steadiness, 0.0..=1.0, "a number from 0 to 1")?;
     let ask = TrendAsk {
         metrics: metrics(params.metrics.as_ref(), course::limited())?,
         gpus: parameter::list("gpus", params.gpus.as_ref())?,
@@ -169,20 +179,22 @@ pub(crate) async fn anomalies(
     headers: HeaderMap,
     Asked(params): Asked<AnomalyParams>,
 ) -> Answered {
-    let least = i64::try_from(DAYS_MIN).unwrap_or(i64::MAX);
-    let days = match given(params.days.as_ref()) {
-        Some(text) => text.parse().ok().filter(|days| (least..=31).contains(days)),
+    let asked_days = given(params.days.as_ref().map(|asked| &asked.0));
+    let days = match asked_days {
+        Some(text) => text.parse().ok().filter(|days| (DAYS_MIN..=DAYS_MAX).contains(days)),
         None => Some(DAYS),
     };
-    let score = parameter::number("score", params.score.as_ref(), 0.0..=f64::MAX, "a number from 0 on")?;
+    let score = params.score.as_ref().map(|asked| &asked.0);
+    let score = parameter::number("score", score, 0.0..=f64::MAX, "a number from 0 on")?;
     let ask = AnomalyAsk {
         metrics: metrics(params.metrics.as_ref(), WATCHED)?,
         gpus: parameter::list("gpus", params.gpus.as_ref())?,
         end_ns: Instant::read("end", params.end.as_ref())?,
         days: days.ok_or_else(|| {
-            ApiError::parameter("days", given(params.days.as_ref()).unwrap_or_default(), "3 to 31")
+            let allowed = format!("{DAYS_MIN} to {DAYS_MAX}");
+            ApiError::parameter("days", asked_days.unwrap_or_default(), allowed)
         })?,
-        score: score.unwrap_or(UNUSUAL_FROM),
+        score: score.unwrap_or(UNUSUAL_FROM.into()),
         page: Paging::parse(params.limit.as_ref(), params.offset.as_ref(), &api.config().limits)?,
     };
     api.answer(ask, &headers).await
@@ -286,7 +298,7 @@ impl Ask for AnomalyAsk {
         let mut found = Vec::new();
         for metric in self.metrics.iter().copied().filter(|_| !is_young) {
             let mut days = Vec::new();
-            for day in 0..=self.days {
+            for day in (0..).take(self.days + 1) {
                 let mut query = course::hour_query(metric, end_ns, day);
                 if day > 0 {
                     query.gpus.clone_from(&gpus);

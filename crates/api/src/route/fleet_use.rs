@@ -23,7 +23,7 @@ use super::telemetry;
 use super::usage::{USE_REUSED_NS, energy_of, idle_of};
 use crate::api::Api;
 use crate::ask::{self, Ask, Body, Rendered, View};
-use crate::asked::{FormatName, Instant, TimeRange, Where};
+use crate::asked::{self, FormatName, Instant, TimeRange, Where, parameters};
 use crate::columns::{self, TableColumn};
 use crate::config::Limits;
 use crate::dto::{FleetUse, FleetUseLine, Moment};
@@ -36,8 +36,14 @@ use crate::selector::{self, Tests};
 const MILLISECOND_NS: i64 = 1_000_000;
 /// Groups by which a fleet is shared out, the usual one first.
 const BY: [&str; 8] = ["namespace", "job", "pod", "node", "rack", "cluster", "model", "vendor"];
-/// Groups with a line of their own unless told otherwise.
+/// Groups with a line of their own unless told otherwise, and the most of them.
 const TOP: usize = 10;
+const TOP_MAX: usize = 1_000;
+
+parameters! {
+    /// How many groups have a line of their own.
+    LineCount: asked::count(1..=TOP_MAX, Some(TOP));
+}
 
 /// Which use.
 #[derive(Debug, Deserialize, IntoParams)]
@@ -57,8 +63,8 @@ pub(crate) struct FleetUseParams {
     #[param(pattern = "^ *(?:namespace|job|pod|node|rack|cluster|model|vendor)? *$", example = "namespace")]
     by: Option<String>,
     /// Groups with a line of their own: so many, those with the most energy. The others are one line, `rest`.
-    #[param(value_type = Option<u32>, minimum = 1, maximum = 1000, default = 10, example = 5)]
-    top: Option<String>,
+    #[param(inline, example = 5)]
+    top: Option<LineCount>,
     /// Only GPUs and holders that pass these tests, as in `/api/v1/query`. Cluster, node, namespace, pod and job are those of the
     /// time; everything else is what the GPU has now.
     #[serde(rename = "where")]
@@ -153,11 +159,12 @@ impl FleetUseAsk {
         let [usual, ..] = BY;
         let by = given(params.by.as_ref()).unwrap_or(usual);
         let label = Label::by_name(by).filter(|_| BY.contains(&by));
+        let (top, most) = (params.top.as_ref().map(|asked| &asked.0), limits.page_max.min(TOP_MAX));
         Ok(Self {
             range: TimeRange::read(params.start.as_ref(), params.end.as_ref())?,
             step_ns: given(params.step.as_ref()).map(parameter::step).transpose()?,
             by: label.ok_or_else(|| ApiError::parameter("by", by, BY.join(", ")))?,
-            top: parameter::whole("top", params.top.as_ref(), 1, limits.page_max.min(1_000))?.unwrap_or(TOP),
+            top: parameter::whole("top", top, 1, most)?.unwrap_or(TOP),
             tests: Tests::parse(params.selector.as_ref())?,
             format: Format::asked(params.format.as_ref(), headers)?,
         })

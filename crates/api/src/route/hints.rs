@@ -12,10 +12,16 @@ use super::analysis::judged;
 use super::answered::Answered;
 use crate::api::Api;
 use crate::ask::{Ask, Body, Rendered, View};
-use crate::asked::{Instant, Limit, Offset, Paging};
+use crate::asked::{self, Instant, Limit, Offset, Paging, parameters};
+use crate::config::PAGE_MAX;
 use crate::dto::{HintList, HintTotals, Moment, NodeRoom};
 use crate::error::{ApiError, ErrorBody};
 use crate::parameter::{self, Asked};
+
+parameters! {
+    /// The fewest free GPUs of a node.
+    FewestFree: asked::count(0..=PAGE_MAX, Some(0));
+}
 
 /// Which nodes.
 #[derive(Debug, Deserialize, IntoParams)]
@@ -32,8 +38,8 @@ pub(crate) struct HintsParams {
     #[param(example = "NVIDIA H100 80GB HBM3")]
     model: Option<String>,
     /// Only nodes with so many free GPUs.
-    #[param(value_type = Option<u32>, minimum = 0, maximum = 10000, default = 0)]
-    min_free: Option<String>,
+    #[param(inline)]
+    min_free: Option<FewestFree>,
     /// As of this instant, by the history up to it: what was free then. Without it: now.
     #[param(inline, example = "2026-11-20T16:00:00Z")]
     at: Option<Instant>,
@@ -66,10 +72,11 @@ pub(crate) async fn hints(
     Asked(params): Asked<HintsParams>,
 ) -> Answered {
     let limits = &api.config().limits;
+    let min_free = params.min_free.as_ref().map(|asked| &asked.0);
     let ask = HintsAsk {
         page: Paging::parse(params.limit.as_ref(), params.offset.as_ref(), limits)?,
         models: parameter::list("model", params.model.as_ref())?,
-        min_free: parameter::whole("min_free", params.min_free.as_ref(), 0, limits.page_max)?.unwrap_or(0),
+        min_free: parameter::whole("min_free", min_free, 0, limits.page_max)?.unwrap_or(0),
     };
     let at_ns = Instant::read("at", params.at.as_ref())?;
     api.answer_as_of(at_ns, ask, &headers).await

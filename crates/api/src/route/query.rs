@@ -20,7 +20,7 @@ use super::answered::Answered;
 use super::telemetry;
 use crate::api::Api;
 use crate::ask::{self, Ask, Body, Rendered, View};
-use crate::asked::{Flag, FormatName, Instant, MetricTable, TimeRange, Where};
+use crate::asked::{Count, Flag, FormatName, Instant, MetricTable, TimeRange, Where};
 use crate::config::Limits;
 use crate::dto::{GroupLabels, QueryAnswer, Series, Values};
 use crate::error::{ApiError, ErrorBody};
@@ -92,12 +92,12 @@ pub(crate) struct QueryParams {
     #[param(rename = "where", inline, example = "model=~NVIDIA.*;pod!=")]
     selector: Option<Where>,
     /// Of each metric and aggregate only so many series, those with the largest mean over the range, in that order.
-    #[param(value_type = Option<u32>, minimum = 1, maximum = 10000, example = 10)]
-    top: Option<String>,
+    #[param(inline, example = 10)]
+    top: Option<Count>,
     /// Of each metric and aggregate only so many series, those with the smallest mean over the range, in that order. `top` and
     /// `bottom` exclude each other.
-    #[param(value_type = Option<u32>, minimum = 1, maximum = 10000, example = 10)]
-    bottom: Option<String>,
+    #[param(inline, example = 10)]
+    bottom: Option<Count>,
     /// `json`, `csv` or `arrow`; without it what `Accept` prefers.
     #[param(inline, example = "csv")]
     format: Option<FormatName>,
@@ -383,7 +383,7 @@ fn distinct(fleet: &Fleet, columns: &[GroupColumn]) -> usize {
 }
 
 fn best(params: &QueryParams, limits: &Limits) -> Result<Option<Best>, ApiError> {
-    let count = |name, text: Option<&String>| parameter::whole(name, text, 1, limits.page_max);
+    let count = |name, asked: Option<&Count>| Count::read(name, asked, limits);
     match (count("top", params.top.as_ref())?, count("bottom", params.bottom.as_ref())?) {
         (Some(_), Some(bottom)) => {
             Err(ApiError::parameter("bottom", &bottom.to_string(), "top or bottom, not both"))
