@@ -21,7 +21,7 @@ import { CustomRange, RangeChoices } from "../../parts/rangeChoices";
 import { Tile, TILES } from "../../parts/tiles";
 import { useAddress } from "../../shared/address";
 import { ABSENT, formatValue, metricTitle, numberIn, shareOf } from "../../shared/format";
-import { HOST_CPU, HOST_MEMORY_AVAILABLE, HOST_MEMORY_TOTAL, MEMORY_TOTAL, MEMORY_USED, POWER, POWER_LIMIT, TEMPERATURE, UTILIZATION } from "../../shared/headline";
+import { HOST_CPU, HOST_MEMORY_AVAILABLE, HOST_MEMORY_TOTAL, LINKS_UP, MEMORY_TOTAL, MEMORY_USED, PCIE_GEN, PCIE_GEN_MAX, PCIE_WIDTH, PCIE_WIDTH_MAX, POWER, POWER_LIMIT, TEMPERATURE, UTILIZATION } from "../../shared/headline";
 import { goTo, Link } from "../../shared/location";
 import { useShared } from "../../shared/same";
 import { Empty, Failed, NotRenewed } from "../../shared/states";
@@ -194,12 +194,12 @@ function holderOf({ labels }: Gpu): string {
 
 /** `Gen 5 ×16`, and what it could be where that is more: a link that came up slow. */
 function pcieOf({ metrics }: Gpu): { readonly text: string; readonly isLess: boolean } {
-  const [width, widthMax] = [numberIn(metrics, "pcie_width"), numberIn(metrics, "pcie_width_max")];
+  const [width, widthMax] = [numberIn(metrics, PCIE_WIDTH), numberIn(metrics, PCIE_WIDTH_MAX)];
   const words = (gen: number | null, lanes: number | null) => [gen === null ? "" : `Gen ${gen}`, lanes === null ? "" : `×${lanes}`].filter((part) => part !== "").join(" ");
-  const is = words(numberIn(metrics, "pcie_gen"), width);
+  const is = words(numberIn(metrics, PCIE_GEN), width);
   // An idle link rests at a lower generation; one with fewer lanes has lost some.
   const isLess = width !== null && widthMax !== null && width < widthMax;
-  return { text: is === "" ? "" : isLess ? `${is} of ${words(numberIn(metrics, "pcie_gen_max"), widthMax)}` : is, isLess };
+  return { text: is === "" ? "" : isLess ? `${is} of ${words(numberIn(metrics, PCIE_GEN_MAX), widthMax)}` : is, isLess };
 }
 
 function withoutOf(gpus: readonly Gpu[]): string[] {
@@ -208,7 +208,7 @@ function withoutOf(gpus: readonly Gpu[]): string[] {
     ...(isEmpty(holderOf) ? ["holder"] : []),
     ...(isEmpty((gpu) => gpu.labels?.pci) ? ["pci"] : []),
     ...(isEmpty((gpu) => pcieOf(gpu).text) ? ["pcie"] : []),
-    ...(isEmpty((gpu) => numberIn(gpu.metrics, "interconnect_links_up")) ? ["links"] : []),
+    ...(isEmpty((gpu) => numberIn(gpu.metrics, LINKS_UP)) ? ["links"] : []),
   ];
 }
 
@@ -252,7 +252,7 @@ const GPU_LIST: ListOf<JudgedGpu> = {
     { id: "memory", title: "Memory", value: ({ metrics }) => numberIn(metrics, MEMORY_USED), cell: (gpu) => <MemoryUse used={numberIn(gpu.metrics, MEMORY_USED)} total={gpu.memory_mb} /> },
     { id: "pci", title: "PCI", value: ({ labels }) => labels?.pci ?? null, cell: (gpu) => <span className="font-mono text-xs whitespace-nowrap">{gpu.labels?.pci ?? ABSENT}</span> },
     { id: "pcie", title: "PCIe", value: (gpu) => pcieOf(gpu).text, cell: (gpu) => <span className={`num whitespace-nowrap ${pcieOf(gpu).isLess ? "text-warn" : ""}`}>{pcieOf(gpu).text || ABSENT}</span> },
-    { id: "links", title: "Links up", value: ({ metrics }) => numberIn(metrics, "interconnect_links_up"), cell: (gpu) => <span className="num">{numberIn(gpu.metrics, "interconnect_links_up") ?? ABSENT}</span> },
+    { id: "links", title: "Links up", value: ({ metrics }) => numberIn(metrics, LINKS_UP), cell: (gpu) => <span className="num">{numberIn(gpu.metrics, LINKS_UP) ?? ABSENT}</span> },
   ],
 };
 
