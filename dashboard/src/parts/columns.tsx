@@ -78,10 +78,12 @@ export function List<Row>({ of, rows, without = [], sort = "", onSort, dim = fal
       </div>
     );
   }
+  // Where no row has a link, the table itself is what a keyboard reaches to move it sideways.
+  const stop = of.pathOf === undefined ? { role: "region", "aria-label": of.label, tabIndex: 0 } : {};
   const body = rows.map((row) => <TableRow key={of.keyOf(row)} of={of} row={row} hidden={hidden} />);
   return (
     <>
-      <div className={`card overflow-x-auto ${look}`}>
+      <div className={`card overflow-x-auto ${look}`} {...stop}>
         <table className="w-full min-w-[740px] text-[13px]">
           <caption className="sr-only">{of.label}</caption>
           <thead>

@@ -20,7 +20,10 @@ interface DifferencesProps {
   readonly all: readonly Gpu[];
 }
 
-/** What the GPUs did in the range, beside the median of all that are compared: what differs much first. */
+/**
+ * What the GPUs did in the range, beside the median of all that are compared: what differs much first. A matrix and no list: its columns
+ * are the GPUs that are compared, so a row is no card.
+ */
 export function Differences({ differing, gpus, nameOf, all }: DifferencesProps) {
   const [isWhole, setIsWhole] = useState(false);
   if (differing.length === 0) return <p className="card p-3 text-[13px] text-muted">They are alike: in this range nothing differs by 5 % or more.</p>;

@@ -5,6 +5,7 @@ import { lettersQuery, LETTERS, needsToken, purge, redrive, type DeadLetter, typ
 import { formatValue } from "../../shared/format";
 import { Failed } from "../../shared/states";
 import { formatAge, formatInstant, parseInstant, SECOND, useClock } from "../../shared/time";
+import { List, type ListOf } from "../../parts/columns";
 import { WaitingRows } from "../../parts/list";
 import { TokenForm } from "../../parts/TokenForm";
 import { ConfirmDialog } from "./ConfirmDialog";
@@ -60,6 +61,10 @@ export function DeadLetters({ topic, from, onTurn }: DeadLettersProps) {
   }
   const { dead, next } = page.data;
   const busy = redriving.isPending || throwing.isPending;
+  const isAll = from === 0 && next === undefined;
+  const onRedrive = ({ id }: DeadLetter) => start(() => redriving.mutate({ id }));
+  const onPurge = ({ id, messages_count: rows }: DeadLetter) => start(() => setPurging({ selection: { id }, letters: 1, rows }));
+  const letterRows = dead.map((letter) => ({ letter, busy, onRedrive, onPurge }));
   const all = { selection: { oldest: topic.letters }, letters: topic.letters, rows: topic.deadRows };
   return (
     <div className="space-y-3" data-testid="dead-letters">
@@ -80,13 +85,9 @@ export function DeadLetters({ topic, from, onTurn }: DeadLettersProps) {
         </p>
       )}
       {error !== null && <Refused error={error} onGiven={forget} />}
-      <Reasons dead={dead} isAll={from === 0 && next === undefined} />
-      <LetterTable
-        dead={dead}
-        busy={busy}
-        onRedrive={(letter) => start(() => redriving.mutate({ id: letter.id }))}
-        onPurge={(letter) => start(() => setPurging({ selection: { id: letter.id }, letters: 1, rows: letter.messages_count }))}
-      />
+      <Reasons dead={dead} isAll={isAll} />
+      {/* A file of some of them would look like one of all. */}
+      {dead.length === 0 ? <p className="card p-4 text-[13px] text-muted">No dead letters here.</p> : <List of={LETTER_LIST} rows={letterRows} whole={isAll ? letterRows : []} />}
       <div className="flex justify-end gap-2">
         {from > 0 && (
           <button type="button" className="button" onClick={() => onTurn(0)}>
@@ -151,69 +152,55 @@ function Reasons({ dead, isAll }: { readonly dead: readonly DeadLetter[]; readon
   );
 }
 
-interface LetterTableProps {
-  readonly dead: readonly DeadLetter[];
+/** A letter, and what can be done with it. */
+interface LetterRow {
+  readonly letter: DeadLetter;
   readonly busy: boolean;
   readonly onRedrive: (letter: DeadLetter) => void;
   readonly onPurge: (letter: DeadLetter) => void;
 }
 
-function LetterTable({ dead, busy, onRedrive, onPurge }: LetterTableProps) {
-  const now = useClock(SECOND);
-  if (dead.length === 0) return <p className="card p-4 text-[13px] text-muted">No dead letters here.</p>;
-  const cell = "px-3 py-2 align-top";
+const LETTER_LIST: ListOf<LetterRow> = {
+  label: "Dead letters",
+  keyOf: ({ letter }) => String(letter.id),
+  mark: ({ letter }) => ({ "data-letter": letter.id }),
+  columns: [
+    { id: "rows", title: "Rows", value: ({ letter }) => letter.messages_count, cell: ({ letter }) => letter.messages_count.toLocaleString("en"), className: "num font-medium" },
+    { id: "reason", title: "Why", value: ({ letter }) => letter.reason, card: "name", cell: ({ letter }) => letter.reason, className: "min-w-56 font-normal [overflow-wrap:anywhere]" },
+    { id: "group", title: "Group", value: ({ letter }) => letter.group, cell: ({ letter }) => letter.group },
+    { id: "attempts", title: "Tries", value: ({ letter }) => letter.attempts, cell: ({ letter }) => letter.attempts, className: "num" },
+    { id: "published_at", title: "Published", value: ({ letter }) => letter.published_at, cell: ({ letter }) => <Instant text={letter.published_at} />, className: "num whitespace-nowrap" },
+    { id: "died_at", title: "Died", value: ({ letter }) => letter.died_at, cell: ({ letter }) => <Instant text={letter.died_at} />, className: "num whitespace-nowrap" },
+    { id: "content_type", title: "Form", value: ({ letter }) => letter.content_type, cell: ({ letter }) => formOf(letter), className: "whitespace-nowrap text-muted" },
+    { id: "act", title: "What to do", cell: (row) => <Acts row={row} />, className: "whitespace-nowrap" },
+  ],
+};
+
+function formOf(letter: DeadLetter): string {
+  const size = "payload_bytes" in letter ? `, ${formatValue(letter.payload_bytes, "B")}` : "";
+  return `${letter.content_type === "json" ? "JSON" : "binary rows"}${size}`;
+}
+
+function Acts({ row: { letter, busy, onRedrive, onPurge } }: { readonly row: LetterRow }) {
   return (
-    <div className="card relative overflow-x-auto" role="region" aria-label="Dead letters" tabIndex={0}>
-      <table className="w-full text-[13px]">
-        <thead>
-          <tr className="border-b border-line text-left text-xs text-muted">
-            <th scope="col" className={`${cell} text-right font-medium`}>Rows</th>
-            <th scope="col" className={`${cell} font-medium`}>Why</th>
-            <th scope="col" className={`${cell} font-medium`}>Group</th>
-            <th scope="col" className={`${cell} text-right font-medium`}>Tries</th>
-            <th scope="col" className={`${cell} font-medium`}>Published</th>
-            <th scope="col" className={`${cell} font-medium`}>Died</th>
-            <th scope="col" className={`${cell} font-medium`}>Form</th>
-            <th scope="col" className={cell}>
-              <span className="sr-only">What to do</span>
-            </th>
-          </tr>
-        </thead>
-        <tbody>
-          {dead.map((letter) => (
-            <tr key={letter.id} className="border-b border-line last:border-0" data-letter={letter.id}>
-              <td className={`${cell} num text-right font-medium`}>{letter.messages_count.toLocaleString("en")}</td>
-              <td className={`${cell} min-w-56`}>{letter.reason}</td>
-              <td className={cell}>{letter.group}</td>
-              <td className={`${cell} num text-right`}>{letter.attempts}</td>
-              <Instant text={letter.published_at} now={now} />
-              <Instant text={letter.died_at} now={now} />
-              <td className={`${cell} whitespace-nowrap text-muted`}>
-                {letter.content_type === "json" ? "JSON" : "binary rows"}
-                {"payload_bytes" in letter && `, ${formatValue(letter.payload_bytes, "B")}`}
-              </td>
-              <td className={`${cell} whitespace-nowrap`}>
-                <button type="button" className="button quiet square" disabled={busy} aria-label={`Redrive letter ${letter.id}`} title="Redrive" onClick={() => onRedrive(letter)}>
-                  <RotateCcw size={13} aria-hidden />
-                </button>
-                <button type="button" className="button quiet square" disabled={busy} aria-label={`Purge letter ${letter.id}`} title="Purge…" onClick={() => onPurge(letter)}>
-                  <Trash2 size={13} aria-hidden />
-                </button>
-              </td>
-            </tr>
-          ))}
-        </tbody>
-      </table>
-    </div>
+    <>
+      <button type="button" className="button quiet square" disabled={busy} aria-label={`Redrive letter ${letter.id}`} title="Redrive" onClick={() => onRedrive(letter)}>
+        <RotateCcw size={13} aria-hidden />
+      </button>
+      <button type="button" className="button quiet square" disabled={busy} aria-label={`Purge letter ${letter.id}`} title="Purge…" onClick={() => onPurge(letter)}>
+        <Trash2 size={13} aria-hidden />
+      </button>
+    </>
   );
 }
 
-function Instant({ text, now }: { readonly text: string; readonly now: number }) {
+function Instant({ text }: { readonly text: string }) {
+  const now = useClock(SECOND);
   const instant = parseInstant(text);
   return (
-    <td className="num px-3 py-2 align-top whitespace-nowrap" title={text}>
+    <span title={text}>
       {instant === null ? text : formatInstant(instant, now)}
       {instant !== null && <span className="block text-xs text-muted">{formatAge(instant, now)}</span>}
-    </td>
+    </span>
   );
 }

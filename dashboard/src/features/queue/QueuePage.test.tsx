@@ -47,6 +47,18 @@ describe("the queue page", () => {
     expect(screen.getByRole("region", { name: "Dead letters" }).textContent).toContain("binary rows, 4 KiB");
   });
 
+  it("gives its groups and all of its dead letters as files, and no part of the letters", async () => {
+    const mock = withDead();
+    const { client } = renderAt("/queue?dead=telemetry");
+    const shown = within(await screen.findByTestId("dead-letters"));
+    expect(screen.getByTitle("As a file: Groups of telemetry")).toBeTruthy();
+    expect(shown.getByTitle("As a file: Dead letters")).toBeTruthy();
+    mock.set(`${BASE}/topics/telemetry/dead`, ok({ dead: [letter({ id: 3 })], next: 4 }));
+    await act(() => client.refetchQueries());
+    expect(await shown.findByRole("button", { name: /^Next/ })).toBeTruthy();
+    expect(shown.queryByTitle("As a file: Dead letters")).toBeNull();
+  });
+
   it("redrives all that are there, and says what became of them", async () => {
     const mock = withDead({ [`${BASE}/topics/telemetry/dead/replay`]: ok({ letters: 1, without_room: 1, unreadable: 0, left: 0 }) });
     renderAt("/queue?dead=telemetry");

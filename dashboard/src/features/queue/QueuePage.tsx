@@ -1,5 +1,6 @@
 import { useQuery } from "@tanstack/react-query";
 import { CircleCheck, CircleX, TriangleAlert } from "lucide-react";
+import { useMemo } from "react";
 import { healthQuery } from "../../api/queries";
 import { hasNoBroker, needsToken, queueQuery, type GroupStats } from "../../api/queue";
 import { ABSENT, formatNumber, formatValue } from "../../shared/format";
@@ -7,6 +8,7 @@ import { useAddress } from "../../shared/address";
 import { goTo, Link } from "../../shared/location";
 import { Empty, Failed } from "../../shared/states";
 import { formatAge, formatSpan, formatUptime, SECOND, useClock } from "../../shared/time";
+import { List, type Column, type ListOf } from "../../parts/columns";
 import { WaitingRows } from "../../parts/list";
 import { TokenForm } from "../../parts/TokenForm";
 import { QUEUE } from "./address";
@@ -94,7 +96,6 @@ function Topics({ topics, open, from }: TopicsProps) {
 
 function TopicCard({ topic, isOpen, from }: { readonly topic: Topic; readonly isOpen: boolean; readonly from: number }) {
   const { name, stats } = topic;
-  const groups = Object.entries(stats.groups).sort(([a], [b]) => a.localeCompare(b));
   const at = (from: number) => QUEUE.to({ dead: name, from });
   const figures: readonly (readonly [string, string])[] = [
     ["Held now", `${rows(stats.messages)}, ${formatValue(stats.bytes, "B")}`],
@@ -116,7 +117,7 @@ function TopicCard({ topic, isOpen, from }: { readonly topic: Topic; readonly is
         ))}
       </dl>
       <Losses losses={lossesOf(topic)} />
-      <Groups topic={name} groups={groups} />
+      <Groups topic={topic} />
       <div className="border-t border-line px-3.5 py-3">
         {topic.letters === 0 && !isOpen ? (
           <p className="text-[13px] text-muted">No dead letters.</p>
@@ -164,49 +165,51 @@ function Said({ verdict: { mood, text } }: { readonly verdict: Verdict }) {
   );
 }
 
-const NUMBERS: readonly (readonly [string, (group: GroupStats) => string])[] = [
-  ["Lag", (group) => formatNumber(group.lag)],
-  ["Oldest waits", (group) => (group.oldest_unacked_seconds === undefined ? ABSENT : formatSpan(group.oldest_unacked_seconds * SECOND))],
-  ["In flight", (group) => formatNumber(group.in_flight)],
-  ["To be retried", (group) => formatNumber(group.waiting)],
-  ["Consumers", (group) => formatNumber(group.members)],
-  ["Delivered again", (group) => formatNumber(group.redelivered)],
-];
+/** A group of a topic, and how it does. */
+interface GroupRow {
+  readonly name: string;
+  readonly group: GroupStats;
+  readonly verdict: Verdict;
+}
 
-function Groups({ topic, groups }: { readonly topic: string; readonly groups: readonly (readonly [string, GroupStats])[] }) {
+function groupList(topic: string): ListOf<GroupRow> {
+  const count = (id: "lag" | "in_flight" | "waiting" | "members" | "redelivered", title: string): Column<GroupRow> => ({
+    id,
+    title,
+    value: ({ group }) => group[id],
+    cell: ({ group }) => formatNumber(group[id]),
+    className: "num whitespace-nowrap",
+  });
+  return {
+    label: `Groups of ${topic}`,
+    keyOf: ({ name }) => name,
+    mark: ({ name }) => ({ "data-group": name }),
+    columns: [
+      { id: "group", title: "Group", value: ({ name }) => name, card: "name", cell: ({ name }) => name, className: "font-medium" },
+      { id: "state", title: "State", value: ({ verdict }) => verdict.text, card: "line", cell: ({ verdict }) => <Said verdict={verdict} />, className: "min-w-52" },
+      count("lag", "Lag"),
+      {
+        id: "oldest_unacked_seconds",
+        title: "Oldest waits",
+        value: ({ group }) => group.oldest_unacked_seconds ?? null,
+        cell: ({ group: { oldest_unacked_seconds: oldest } }) => (oldest === undefined ? ABSENT : formatSpan(oldest * SECOND)),
+        className: "num whitespace-nowrap",
+      },
+      count("in_flight", "In flight"),
+      count("waiting", "To be retried"),
+      count("members", "Consumers"),
+      count("redelivered", "Delivered again"),
+    ],
+  };
+}
+
+function Groups({ topic: { name: topic, stats } }: { readonly topic: Topic }) {
+  const list = useMemo(() => groupList(topic), [topic]);
+  const groups = Object.entries(stats.groups).sort(([a], [b]) => a.localeCompare(b));
   if (groups.length === 0) return <p className="border-t border-line px-3.5 py-3 text-[13px] text-muted">Nobody takes from this topic yet; what is published waits for its first group.</p>;
   return (
-    <div className="relative overflow-x-auto border-t border-line" role="region" aria-label={`Groups of ${topic}`} tabIndex={0}>
-      <table className="w-full text-[13px]">
-        <thead>
-          <tr className="border-b border-line text-left text-xs text-muted">
-            <th scope="col" className="px-3.5 py-2 font-medium">Group</th>
-            <th scope="col" className="px-3.5 py-2 font-medium">State</th>
-            {NUMBERS.map(([title]) => (
-              <th key={title} scope="col" className="px-3.5 py-2 text-right font-medium whitespace-nowrap">
-                {title}
-              </th>
-            ))}
-          </tr>
-        </thead>
-        <tbody>
-          {groups.map(([name, group]) => (
-            <tr key={name} className="border-b border-line last:border-0" data-group={name}>
-              <th scope="row" className="px-3.5 py-2 text-left font-medium">
-                {name}
-              </th>
-              <td className="min-w-52 px-3.5 py-2">
-                <Said verdict={verdictOf(group)} />
-              </td>
-              {NUMBERS.map(([title, value]) => (
-                <td key={title} className="num px-3.5 py-2 text-right whitespace-nowrap">
-                  {value(group)}
-                </td>
-              ))}
-            </tr>
-          ))}
-        </tbody>
-      </table>
+    <div className="border-t border-line px-3.5 pt-3">
+      <List of={list} rows={groups.map(([name, group]) => ({ name, group, verdict: verdictOf(group) }))} />
     </div>
   );
 }
