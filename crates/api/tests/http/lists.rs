@@ -1,6 +1,6 @@
 //! GPUs and hosts.
 
-use gpuvitals_api::RackPattern;
+use gpuvitals_api::{Limits, RackPattern};
 use gpuvitals_core::time::SECOND_NS;
 use gpuvitals_core::{Identity, IdentityColumn};
 use gpuvitals_settings::Typed as _;
@@ -267,7 +267,7 @@ async fn hosts_and_their_gpus() {
 #[tokio::test]
 async fn an_empty_store_has_empty_lists() {
     let world = World::empty(|_, _| ()).await;
-    let page = json!({"limit": 100, "offset": 0, "has_next": false});
+    let page = json!({"limit": Limits::default().page, "offset": 0, "has_next": false});
     let none = counts(&[]);
     for (path, list) in [("/api/v1/gpus", "gpus"), ("/api/v1/hosts", "hosts")] {
         let empty = json!({list: [], "judgements": none, "total": 0, "pagination": page});

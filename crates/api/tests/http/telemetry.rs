@@ -1,5 +1,6 @@
 //! Rows.
 
+use gpuvitals_api::Limits;
 use gpuvitals_core::batch::Value as Number;
 use gpuvitals_core::{Batch, BatchBuilder, Identity, IdentityColumn, Origin, Table, catalogue};
 use serde_json::{Value, json};
@@ -23,7 +24,7 @@ async fn rows_have_their_values_newest_first() {
                 row(json!({"utilization_pct": 97.0, "power_w": 612.4}), "2026-11-20T15:59:50Z"),
                 row(json!({"utilization_pct": 90.5, "power_w": 600.1, "memory_total_mb": 81559}), "2026-11-20T15:59:40Z"),
             ],
-            "total": 3, "pagination": {"limit": 100, "offset": 0, "has_next": false}
+            "total": 3, "pagination": {"limit": Limits::default().page, "offset": 0, "has_next": false}
         })
     );
 }
