@@ -79,7 +79,7 @@ export function List<Row>({ of, rows, without = [], sort = "", onSort, dim = fal
     );
   }
   // Where no row has a link, the table itself is what a keyboard reaches to move it sideways.
-  const stop = of.pathOf === undefined ? { role: "region", "aria-label": of.label, tabIndex: 0 } : {};
+  const stop = of.pathOf === undefined ? { role: "group", "aria-label": of.label, tabIndex: 0 } : {};
   const body = rows.map((row) => <TableRow key={of.keyOf(row)} of={of} row={row} hidden={hidden} />);
   return (
     <>

@@ -44,7 +44,7 @@ describe("the queue page", () => {
     expect(reasons.textContent).toBe("256 rowsin 1 dead letter: rejected by consumer: no such column44 rowsin 1 dead letter: took too long");
     const asked = mock.asked.find(({ path }) => path.endsWith("/dead"));
     expect(asked?.params.get("content")).toBe("false");
-    expect(screen.getByRole("region", { name: "Dead letters" }).textContent).toContain("binary rows, 4 KiB");
+    expect(screen.getByRole("group", { name: "Dead letters" }).textContent).toContain("binary rows, 4 KiB");
   });
 
   it("gives its groups and all of its dead letters as files, and no part of the letters", async () => {
