@@ -42,6 +42,7 @@ export function FleetPage() {
   const total = shown.data?.total ?? 0;
   // Tests of the identity the server applies to what has happened, too.
   const isNarrowed = isMap && map.data !== undefined && `${state.search}${state.state}` !== "";
+  const names = useMemo(() => new Map(cells.map(({ id, name }) => [id, name])), [cells]);
   const narrowed = useMemo(() => (isNarrowed ? new Map(cells.map((cell) => [cell.id, cell.host])) : null), [isNarrowed, cells]);
   const sparks = useSparks(gpus, SPARKED);
   const rows = useShared(useMemo(() => gpus.map((gpu) => rowOf(gpu, sparks)), [gpus, sparks]));
@@ -62,7 +63,7 @@ export function FleetPage() {
             : "Some of these GPUs are simulated: their values were made up by gpuvitals, not measured. They carry a badge."}
         </SimulatedBanner>
       )}
-      {isMap && <TimeBar of={{ host, where, namespace: "", kind: "", gpus: narrowed }} />}
+      {isMap && <TimeBar of={{ host, where, namespace: "", kind: "", gpus: narrowed }} names={names} />}
       <FleetSummary counts={counts} chosen={state.state} choose={(word) => change({ state: word })} />
       <div className="mt-3 mb-2 flex flex-wrap items-center gap-2">
         <h1 className="sr-only">GPUs</h1>

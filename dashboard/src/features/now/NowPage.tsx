@@ -74,7 +74,7 @@ export function NowPage() {
         </SimulatedBanner>
       )}
       {headline !== null && <Head headline={headline} />}
-      {!state.tv && <TimeBar of={happenedOf(state)} unfiltered={state.severity === "" ? "" : "How severe a finding was is not kept with its events: these are of every severity."} />}
+      {!state.tv && <TimeBar of={happenedOf(state)} names={names} unfiltered={state.severity === "" ? "" : "How severe a finding was is not kept with its events: these are of every severity."} />}
       <Silences />
       {!isLast && strip}
       {state.tv && <Tv findings={findings} indices={indices} names={names} />}

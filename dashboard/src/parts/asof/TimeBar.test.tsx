@@ -20,7 +20,7 @@ const events = [
 function server(health: Record<string, unknown> = {}) {
   return mockApi({
     [FINDINGS]: findingsOf([]),
-    "/api/v1/gpus": listOf([gpu()]),
+    "/api/v1/gpus": listOf([gpu({ id: "GPU-a", name: "node-1 / GPU 6" })]),
     [EVENTS]: ok({ data: events, total: events.length, pagination: { limit: 2000, offset: 0, has_next: false } }),
     ...(Object.keys(health).length === 0 ? {} : { "/health": ok({ service: "api", status: "healthy", collectors: [], queues: [], ...health }) }),
   });
@@ -70,6 +70,7 @@ it("lists what changed up to the instant, each with the way to its time", async 
   await userEvent.click(await screen.findByText("(2)"));
   const lines = within(screen.getByRole("list", { name: "What changed, the newest first" })).getAllByRole("listitem");
   expect(lines.map((line) => line.textContent)).toEqual([expect.stringContaining("XID 63"), expect.stringContaining("Lost: it does not answer")]);
+  expect(lines.map((line) => within(line).getByRole("link", { name: "node-1 / GPU 6" }).getAttribute("href"))).toEqual(Array(2).fill("/gpus/GPU-a?at=2026-11-20T03%3A02%3A00Z"));
   await userEvent.click(screen.getAllByRole("button", { name: /02:00:00$/ })[0] as HTMLElement);
   expect(search().get("at")).toBe("2026-11-20T02:00:01Z");
 });
@@ -180,11 +181,11 @@ it("lists what changed by the filters of the findings, and says which of them it
 
 it("lists above the map what changed of the GPUs that it shows", async () => {
   const mock = server();
-  mock.set("/api/v1/gpus", (params) => listOf(params.get("search") === "b" ? [gpu({ id: "GPU-b", hostname: "node-2" })] : [gpu({ id: "GPU-a" }), gpu({ id: "GPU-b", hostname: "node-2" })]));
+  mock.set("/api/v1/gpus", (params) => listOf(params.get("search") === "b" ? [gpu({ id: "GPU-b", name: "node-2 / GPU 1", hostname: "node-2" })] : [gpu({ id: "GPU-a" }), gpu({ id: "GPU-b", hostname: "node-2" })]));
   mock.set(EVENTS, ok({ data: [...events, { ...event("2026-11-20T03:06:00Z", "back", ""), gpu_id: "GPU-b", hostname: "node-2" }], total: 6, pagination: { limit: 2000, offset: 0, has_next: false } }));
   mock.set(CHANGED, changesOf(jobChange("node-1", "research"), jobChange("node-2", "research")));
   renderAt(`/gpus?view=map&at=${AT}&search=b&where=job%3Dtrain-7`);
   await userEvent.click(await screen.findByText("What changed", { exact: false }));
-  await waitFor(() => expect(listed()).toEqual([expect.stringMatching(/Back.*node-2/), expect.stringMatching(/Job started.*node-2/)]));
+  await waitFor(() => expect(listed()).toEqual([expect.stringMatching(/Back.*node-2 \/ GPU 1/), expect.stringMatching(/Job started.*node-2/)]));
   expect(mock.asked.find(({ path }) => path === EVENTS)?.params.get("where")).toBe("job=train-7");
 });

@@ -20,12 +20,14 @@ const LISTED_MAX = 200;
 interface TimeBarProps {
   /** What of all that happened the page shows. */
   readonly of: HappenedFilter;
+  /** What GPUs are called, by id. */
+  readonly names: ReadonlyMap<string, string>;
   /** What the page leaves out and the bar cannot, in words; empty: nothing. */
   readonly unfiltered?: string;
 }
 
 /** A bar of time with what has happened on it. Dragged, typed or stepped, it shows the page as of another instant. */
-export function TimeBar({ of, unfiltered = "" }: TimeBarProps) {
+export function TimeBar({ of, names, unfiltered = "" }: TimeBarProps) {
   const chosen = useInstant();
   const clock = useClock(10 * SECOND);
   const recordingEnd = endOf(useQuery(healthQuery()).data);
@@ -107,7 +109,7 @@ export function TimeBar({ of, unfiltered = "" }: TimeBarProps) {
           </button>
         )}
       </div>
-      <WhatChanged all={all} span={span} of={of} present={present} clock={clock} doubt={doubtOf(happened.error, happened.data)} unfiltered={unfiltered} />
+      <WhatChanged all={all} span={span} of={of} names={names} present={present} clock={clock} doubt={doubtOf(happened.error, happened.data)} unfiltered={unfiltered} />
     </section>
   );
 }
@@ -146,6 +148,7 @@ interface WhatChangedProps {
   readonly all: readonly Happened[];
   readonly span: Span;
   readonly of: HappenedFilter;
+  readonly names: ReadonlyMap<string, string>;
   readonly present: number;
   readonly clock: number;
   readonly doubt: string;
@@ -161,7 +164,7 @@ function quarters({ start, end }: Span): Span {
 }
 
 /** What has changed up to the instant: each line leads to its instant and to its GPU. Jobs and drivers are asked for once it is opened. */
-function WhatChanged({ all: health, span, of, present, clock, doubt, unfiltered }: WhatChangedProps) {
+function WhatChanged({ all: health, span, of, names, present, clock, doubt, unfiltered }: WhatChangedProps) {
   const [isOpen, setIsOpen] = useState(false);
   const [about, setAbout] = useState<About | "">("");
   const changed = useQuery({ ...changedQuery(quarters(span), of.host), enabled: isOpen });
@@ -199,7 +202,7 @@ function WhatChanged({ all: health, span, of, present, clock, doubt, unfiltered 
               </button>
               <span className={`min-w-0 flex-1 [overflow-wrap:anywhere] ${isEnd ? "text-good" : ""}`}>{text}</span>
               <Link to={GPU.to({ id: gpu })} className="min-h-6 text-muted underline-offset-2 hover:underline">
-                {host === null ? gpu : `${host} / ${gpu}`}
+                {names.get(gpu) ?? (host === null ? gpu : `${host} / ${gpu}`)}
               </Link>
             </li>
           ))}
