@@ -9,6 +9,7 @@ import { StandstillNotice } from "../features/health/StandstillNotice";
 import { UnreachableNotice } from "../features/health/UnreachableNotice";
 import { AsOfNotice } from "../parts/asof/AsOfNotice";
 import { TokenForm } from "../parts/TokenForm";
+import { UnreadNotice } from "../parts/UnreadNotice";
 import { NOW } from "../parts/addresses";
 import { goTo, Link, usePlace } from "../shared/location";
 import { useShortcuts } from "../shared/shortcuts";
@@ -20,7 +21,6 @@ import { KeyboardHelp } from "./KeyboardHelp";
 import { NoPage, PageOf } from "./PageOf";
 import { PAGES } from "./pages";
 import { routeOf } from "./routes";
-import { UnreadNotice } from "./UnreadNotice";
 import { useTitle } from "./useTitle";
 
 /** How often the figures of Statistics are read while another page is open: seldom, since nobody looks. */

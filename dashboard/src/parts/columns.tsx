@@ -4,8 +4,9 @@ import { goTo } from "../shared/location";
 import { useMedia } from "../shared/media";
 import { csvOf, type CsvValue } from "./csv";
 import { Named } from "./gpuLook";
-import { ariaSort, nextSort, type Sort } from "./order";
+import { ariaSort, nextSort, unreadSort, type Sort } from "./order";
 import { SaveCsv } from "./saveCsv";
+import { UnreadNotice } from "./UnreadNotice";
 
 /** A column of a list: a cell of a table, or a part of a card. */
 export interface Column<Row> {
@@ -50,7 +51,7 @@ interface ListProps<Row> {
   readonly rows: readonly Row[];
   /** Columns that are left out. */
   readonly without?: readonly string[];
-  /** A column, with `-` before it for descending; empty: the order of the list itself. */
+  /** A column, with `-` before it for descending; empty: the order of the list itself. One that the list does not have is said. */
   readonly sort?: string;
   readonly onSort?: (sort: string) => void;
   /** What is shown is the answer to another question, until that to this one has come. */
@@ -65,9 +66,11 @@ export function List<Row>({ of, rows, without = [], sort = "", onSort, dim = fal
   const hidden = without.join(" ");
   const look = `transition-opacity ${dim ? "opacity-60" : ""}`;
   const columns = of.columns.filter(({ id }) => !without.includes(id));
+  const unread = <UnreadNotice unread={unreadSort(of.columns, sort)} />;
   if (isNarrow) {
     return (
       <div className={look}>
+        {unread}
         {onSort !== undefined && <SortSelect columns={columns} unsorted={of.unsorted} sort={sort} onSort={onSort} />}
         <ul className="space-y-2" aria-label={of.label}>
           {rows.map((row) => (
@@ -83,6 +86,7 @@ export function List<Row>({ of, rows, without = [], sort = "", onSort, dim = fal
   const body = rows.map((row) => <TableRow key={of.keyOf(row)} of={of} row={row} hidden={hidden} />);
   return (
     <>
+      {unread}
       <div className={`card overflow-x-auto ${look}`} {...stop}>
         <table className="w-full min-w-[740px] text-[13px]">
           <caption className="sr-only">{of.label}</caption>

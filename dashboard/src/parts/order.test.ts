@@ -1,5 +1,5 @@
 import { expect, it } from "vitest";
-import { ariaSort, highestFirst, inOrder, knownSort, lowestFirst, nextSort } from "./order";
+import { ariaSort, highestFirst, inOrder, knownSort, lowestFirst, nextSort, unreadSort } from "./order";
 
 it("turns through both directions and back to the order of the list itself", () => {
   expect(nextSort("", "power_w", true)).toBe("-power_w");
@@ -29,4 +29,9 @@ it.each([
 
 it("an order that no column has is none", () => {
   expect(["-heat", "name", "look", "constructor", ""].map((sort) => knownSort(COLUMNS, sort, "name"))).toEqual(["-heat", "name", "name", "name", "name"]);
+});
+
+it("an order that no column has is said, with those that there are", () => {
+  expect(["-heat", "name", ""].flatMap((sort) => unreadSort(COLUMNS, sort))).toEqual([]);
+  expect(unreadSort(COLUMNS, "-look")).toEqual([{ name: "sort", said: "-look", isParameter: true, known: "name, heat, with - before it for descending" }]);
 });

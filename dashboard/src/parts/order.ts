@@ -1,3 +1,5 @@
+import type { Unread } from "../shared/address";
+
 type Key = string | number | null;
 
 /** How rows are ordered by a column. */
@@ -24,6 +26,13 @@ const columnOf = (sort: string) => sort.replace(/^-/, "");
 /** An order that an address says, if the list has it. */
 export function knownSort<Row>(columns: Sorted<Row>, sort: string, fallback = ""): string {
   return columns.some(({ id, sort: by }) => by !== undefined && id === columnOf(sort)) ? sort : fallback;
+}
+
+/** An order that an address says and the list does not have, with those that it has. */
+export function unreadSort<Row>(columns: Sorted<Row>, sort: string): readonly Unread[] {
+  if (knownSort(columns, sort) === sort) return [];
+  const known = columns.flatMap(({ id, sort: by }) => (by === undefined ? [] : [id])).join(", ");
+  return [{ name: "sort", said: sort, isParameter: true, known: `${known}, with - before it for descending` }];
 }
 
 /** The rows by a column, unknown ones last in either direction; rows that are the same there, and all by an unknown column, as they were. */

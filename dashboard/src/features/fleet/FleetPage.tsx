@@ -2,10 +2,10 @@ import { useQuery } from "@tanstack/react-query";
 import { useMemo } from "react";
 import type { Gpu } from "../../api/client";
 import { fetchGpusCsv, wholeFleetQuery, type FleetGpu } from "../../api/fleet";
-import { gpuListQuery, hostsQuery } from "../../api/queries";
+import { catalogueQuery, gpuListQuery, hostsQuery } from "../../api/queries";
 import { whereWords } from "../../api/where";
 import { COMPARE, FLEET, FLEET_VIEWS, STATE_COLOUR, type FleetState } from "../../parts/addresses";
-import { useAddress } from "../../shared/address";
+import { useAddress, type Unread } from "../../shared/address";
 import { goTo, Link } from "../../shared/location";
 import { useShared } from "../../shared/same";
 import { Empty, Failed } from "../../shared/states";
@@ -21,6 +21,7 @@ import { GPU_LIST } from "./gpuList";
 import { HeatMap } from "./HeatMap";
 import { rowOf } from "./row";
 import { useSparks } from "../../parts/sparks";
+import { UnreadNotice } from "../../parts/UnreadNotice";
 import { useFleetCounts } from "../../parts/counts";
 import { MEMORY_TOTAL, MEMORY_USED, POWER, POWER_LIMIT, TEMPERATURE, UTILIZATION } from "../../shared/headline";
 
@@ -32,7 +33,9 @@ export function FleetPage() {
   const isMap = view === "map";
   const sort = knownSort(GPU_LIST.columns, state.sort) || SICK_FIRST;
   const list = useQuery({ ...gpuListQuery({ ...filter, sort, limit: PAGE_SIZE, offset: (page - 1) * PAGE_SIZE }), enabled: !isMap });
-  const metric = state.colour === STATE_COLOUR ? "" : state.colour;
+  const unread = useUnreadColour(isMap ? state.colour : STATE_COLOUR);
+  const colour = unread.length === 0 ? state.colour : STATE_COLOUR;
+  const metric = colour === STATE_COLOUR ? "" : colour;
   const map = useQuery({ ...wholeFleetQuery({ ...filter, group: state.group, metric }), enabled: isMap });
   const shown = isMap ? map : list;
   const counts = useFleetCounts();
@@ -93,6 +96,7 @@ export function FleetPage() {
         </p>
         <ViewSwitch state={state} />
       </div>
+      <UnreadNotice unread={unread} />
       {partial !== null && (
         <p role="note" aria-label="Incomplete" className="mb-2 text-[13px] text-warn">
           Not all GPUs could be read: {partial}
@@ -107,7 +111,7 @@ export function FleetPage() {
       ) : fitting.length === 0 ? (
         <NoGpus state={state} partial={partial !== null} />
       ) : isMap ? (
-        map.data !== undefined && <HeatMap state={state} change={change} gpus={cells} total={map.data.total} />
+        map.data !== undefined && <HeatMap state={{ ...state, colour }} change={change} gpus={cells} total={map.data.total} />
       ) : (
         <>
           <List of={GPU_LIST} rows={rows} sort={state.sort} onSort={(sort) => change({ sort })} dim={shown.isPlaceholderData} whole={() => fetchGpusCsv({ ...filter, sort, metrics: LISTED })} />
@@ -127,6 +131,13 @@ const SPARKED = [UTILIZATION, POWER];
 const LISTED = [UTILIZATION, POWER, POWER_LIMIT, TEMPERATURE, MEMORY_USED, MEMORY_TOTAL].join(",");
 /** The server's order by judgement begins with those that need somebody. */
 const SICK_FIRST = "judgement";
+
+/** A colour of the address that the catalogue, once it is read, does not have. */
+function useUnreadColour(colour: string): readonly Unread[] {
+  const catalogue = useQuery({ ...catalogueQuery(), enabled: colour !== STATE_COLOUR }).data;
+  const isKnown = colour === STATE_COLOUR || catalogue === undefined || catalogue.metrics.some(({ table, column }) => table === "gpu_events" && column === colour);
+  return isKnown ? [] : [{ name: "colour", said: colour, isParameter: true, known: `${STATE_COLOUR}, and the columns that Colour offers` }];
+}
 
 function isFiltered({ search, state, host, where }: FleetState): boolean {
   return search !== "" || state !== "" || host !== "" || where !== "";

@@ -58,6 +58,12 @@ describe("the heat map", () => {
     expect(await screen.findByText(/Temperature 61 °C, \+10 °C in an hour/)).toBeTruthy();
   });
 
+  it("shows how the GPUs do where the catalogue does not have the colour of the address", async () => {
+    const refused = { status: 400, body: { error: "bad request", message: 'metrics is "x"', code: "bad_parameter" } };
+    await openMap("/gpus?view=map&colour=x", { [LIST]: (params: URLSearchParams) => (params.get("metrics") === "x" ? refused : fleet) });
+    expect(screen.getByRole<HTMLSelectElement>("combobox", { name: "Colour" }).value).toBe("state");
+  });
+
   it("says in words what its colours say", async () => {
     await openMap("/gpus?view=map&colour=power_w");
     await waitFor(() => expect(screen.getByTestId("legend").textContent).toBe("0 Wto550 W1not read"));

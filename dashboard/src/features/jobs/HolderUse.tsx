@@ -3,9 +3,10 @@ import type { JobList } from "../../api/usage";
 import { List } from "../../parts/columns";
 import { kwh } from "../../parts/energy";
 import { Pages, useListKeys } from "../../parts/list";
-import { inOrder, knownSort } from "../../parts/order";
+import { inOrder, knownSort, unreadSort } from "../../parts/order";
 import { pageOf, PAGE_SIZE } from "../../parts/pages";
 import { Tile, TILES } from "../../parts/tiles";
+import { UnreadNotice } from "../../parts/UnreadNotice";
 import { ABSENT, formatNumber, shareOf } from "../../shared/format";
 import { Empty } from "../../shared/states";
 import { HOLDER_LIST } from "./holderList";
@@ -48,6 +49,7 @@ export function HolderUse({ list, price, sort: asked, page: askedPage, pathOf, o
       <Totals list={list} price={price} />
       {rows.length > 0 && (
         <div className="mt-3">
+          <UnreadNotice unread={unreadSort(HOLDER_LIST.columns, asked)} />
           <List of={HOLDER_LIST} rows={shown} without={isPriced ? [] : ["cost"]} sort={sort} onSort={onSort} whole={rows} />
         </div>
       )}

@@ -14,9 +14,10 @@ import { List } from "../../parts/columns";
 import { kwh, sourceWords } from "../../parts/energy";
 import { SimulatedBanner } from "../../parts/gpuLook";
 import { Pages, useListKeys, WaitingRows } from "../../parts/list";
-import { inOrder, knownSort } from "../../parts/order";
+import { inOrder, knownSort, unreadSort } from "../../parts/order";
 import { pageOf, PAGE_SIZE } from "../../parts/pages";
 import { Tile, TILES } from "../../parts/tiles";
+import { UnreadNotice } from "../../parts/UnreadNotice";
 import { HolderUse } from "./HolderUse";
 import { Stragglers } from "./Stragglers";
 import { GROUPS, JOBS, MOST_WASTE, parsePrice, PRESETS_SHOWN, type Group } from "./address";
@@ -120,6 +121,7 @@ function GroupUse({ by, answer: { energy, idle }, price, sort: asked, page: aske
       <Totals whole={whole} />
       {rows.some((row) => row.group !== null) ? (
         <div className="mt-3">
+          <UnreadNotice unread={unreadSort(columns, asked)} />
           <List of={USAGE_LISTS[by]} rows={shown} without={price === null ? ["cost"] : []} sort={sort} onSort={onSort} whole={rows} />
         </div>
       ) : (

@@ -10,7 +10,7 @@ const MEMORY: MetricId = MetricId::of("memory_used_mb");
 
 /// The columns of a batch.
 pub(super) struct Columns<'a> {
-    used: UseColumns<'a>,
+    pub(super) used: UseColumns<'a>,
     temperature: Option<MetricColumn<'a>>,
     memory: Option<MetricColumn<'a>>,
 }

@@ -11,9 +11,11 @@ it.each([
   ["/?severity=x", "severity=x is not understood and changes nothing. Known are: critical, warning, notice."],
   ["/hosts?state=critical", "state=critical is not understood and changes nothing. This page knows the parameters: search, sort, page."],
   ["/gpus/GPU-a?range=3y", "range=3y is not understood and changes nothing. Known are: range 5m,"],
+  ["/gpus?sort=-x", "sort=-x is not understood and changes nothing. Known are: model, hostname, index, judgement,"],
+  ["/gpus?view=map&colour=x", "colour=x is not understood and changes nothing. Known are: state, and the columns that Colour offers."],
   ["/about?a=b", "a=b is not understood and changes nothing. This page has no parameters."],
 ])("%s is said, with what is known", async (path, words) => {
-  mockApi();
+  mockApi({ "/api/v1/gpus": listOf([gpu()]) });
   renderAt(path);
   expect((await notice()).textContent).toContain(words);
 });
