@@ -112,6 +112,11 @@ impl Api {
         self.0.watch.keep(outlet, origin);
     }
 
+    /// As many queries are computed at the same time, by whatever way they are asked.
+    pub fn queries(&self) -> Arc<Semaphore> {
+        Arc::clone(&self.0.queries)
+    }
+
     pub(crate) fn config(&self) -> &ApiConfig {
         &self.0.config
     }

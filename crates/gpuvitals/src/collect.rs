@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use clap::Args;
+use gpuvitals_api::Limits;
 use gpuvitals_api::collector::{self, CollectorView};
 use gpuvitals_collect::{CollectorProgress, Ended, Member, Workers, families};
 use gpuvitals_core::figures::Family;
@@ -21,6 +22,7 @@ use gpuvitals_queue::ReceiveError;
 use gpuvitals_queue::link::MessageQueue;
 use gpuvitals_settings::Override;
 use gpuvitals_store::StoreConfig;
+use tokio::sync::Semaphore;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
@@ -86,7 +88,8 @@ async fn serve(
     let gpus = FleetFigures::new(Arc::clone(&store), runtime);
     let sender = send(config, &view, gpus)?;
     let stop_api = CancellationToken::new();
-    let calls = gpuvitals_remote::serve(Arc::clone(&store), &stop_api).await;
+    let queries = Arc::new(Semaphore::new(Limits::default().queries));
+    let calls = gpuvitals_remote::serve(Arc::clone(&store), queries, &stop_api).await;
     let app = collector::router(store, view).merge(calls);
     let api_terms = gpuvitals_listener::Terms { access, ..gpuvitals_listener::Terms::new(meter) };
     let mut server = tokio::spawn(gpuvitals_listener::serve(socket, app, api_terms, stop_api.clone()));

@@ -105,10 +105,10 @@ async fn serve(
     ));
     announcer.tell(&format!("dashboard and API: {}://{address}/", config.listener.scheme()));
     let [stop_source, give_up, stop_api] = [(); 3].map(|()| CancellationToken::new());
-    let calls = gpuvitals_remote::serve(Arc::clone(&store), &stop_api).await;
+    let api = Api::new(config.api.config(&config.jobs), Arc::clone(&store), Arc::clone(&status) as _);
+    let calls = gpuvitals_remote::serve(store, api.queries(), &stop_api).await;
     let (calls, queue) = (Beside::reading(calls), here.as_ref().map(|it| &it.0));
     let beside = queue_api::with(calls, queue, &config.message_queue)?;
-    let api = Api::new(config.api.config(&config.jobs), store, Arc::clone(&status) as _);
     api.keep_findings(outlet, &config.sampling.node());
     crate::outgoing::show(figures(api.clone(), here.as_ref().map(|it| it.1.figures())));
     let mut server = tokio::spawn(gpuvitals_api::serve(socket, api, beside, access, stop_api.clone()));

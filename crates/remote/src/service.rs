@@ -9,7 +9,7 @@ use axum::Router;
 use futures_util::{Stream, StreamExt, stream};
 use gpuvitals_core::history::{Fleet, History, Part, Rows, fleet_as_of, spelling};
 use gpuvitals_core::{Batch, Status as Health, clock, wire};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, SemaphorePermit};
 use tokio::time::{Instant, MissedTickBehavior, interval};
 use tokio_util::sync::CancellationToken;
 use tonic::codegen::Service;
@@ -34,8 +34,9 @@ const STATE_EVERY: Duration = Duration::from_secs(5);
 /// Name of the service.
 const NAME: &str = "gpuvitals.history.v1.History";
 
-/// The paths of a history on the network: the service itself, reflection and health. Streams end with `UNAVAILABLE` at `stop`.
-pub async fn serve(history: Arc<dyn History>, stop: &CancellationToken) -> Router {
+/// The paths of a history on the network: the service itself, reflection and health. A question takes one of the `queries` while its answer
+/// is computed, and waits for one; so may others who ask the same history. Streams end with `UNAVAILABLE` at `stop`.
+pub async fn serve(history: Arc<dyn History>, queries: Arc<Semaphore>, stop: &CancellationToken) -> Router {
     let (reporter, health) = tonic_health::server::health_reporter();
     reporter.set_service_status(NAME, ServingStatus::Serving).await;
     let (watched, stopped) = (Arc::clone(&history), stop.clone());
@@ -51,6 +52,7 @@ pub async fn serve(history: Arc<dyn History>, stop: &CancellationToken) -> Route
     });
     let answers = CallAnswers {
         history,
+        queries,
         life: u64::try_from(clock::now_ns()).unwrap_or(1),
         followers: Arc::new(Semaphore::new(FOLLOWERS_MAX)),
         watchers: Arc::new(Semaphore::new(FOLLOWERS_MAX)),
@@ -92,6 +94,8 @@ fn looks() -> tokio::time::Interval {
 /// Answers the calls.
 struct CallAnswers {
     history: Arc<dyn History>,
+    /// As many questions are computed at the same time.
+    queries: Arc<Semaphore>,
     /// Identifies this process: versions of another one are not comparable.
     life: u64,
     followers: Arc<Semaphore>,
@@ -119,6 +123,11 @@ fn permit(of: &Arc<Semaphore>) -> Result<OwnedSemaphorePermit, Status> {
 }
 
 impl CallAnswers {
+    /// The turn of a question. It ends with the computing: whoever is slow to take an answer holds up nobody.
+    async fn turn(&self) -> Result<SemaphorePermit<'_>, Status> {
+        self.queries.acquire().await.map_err(|_| Status::unavailable("the service stops"))
+    }
+
     /// A stream that ends with the service.
     fn until_the_end<T: Send + 'static>(
         &self,
@@ -147,7 +156,11 @@ impl Calls for CallAnswers {
         let asked = request.into_inner();
         let life = self.life;
         let answer = match asked.at_ns {
-            Some(at_ns) => fleet_as_of(self.history.as_ref(), at_ns).await,
+            Some(at_ns) => {
+                let _turn = self.turn().await?;
+                fleet_as_of(self.history.as_ref(), at_ns).await
+            }
+            // It is ready.
             None => self.history.fleet().await,
         };
         let Part { answer: fleet, missing } = answer.map_err(|error| refusal::status(&error))?;
@@ -162,6 +175,7 @@ impl Calls for CallAnswers {
 
     async fn rows(&self, request: Request<v1::RowsRequest>) -> Result<Response<Self::RowsStream>, Status> {
         let query = border::reading(request.into_inner(), border::rows_query).await?;
+        let _turn = self.turn().await?;
         let answer = self.history.rows(query).await.map_err(|error| refusal::status(&error))?;
         Ok(parts(rows_parts(answer)))
     }
@@ -171,12 +185,15 @@ impl Calls for CallAnswers {
         request: Request<v1::BucketsRequest>,
     ) -> Result<Response<Self::BucketsStream>, Status> {
         let query = border::reading(request.into_inner(), border::bucket_query).await?;
+        let _turn = self.turn().await?;
         let answer = self.history.buckets(query).await.map_err(|error| refusal::status(&error))?;
         Ok(parts(buckets::parts(answer).map(Ok)))
     }
 
     async fn usage(&self, request: Request<v1::UsageRequest>) -> Result<Response<Self::UsageStream>, Status> {
-        let answer = self.history.usage(border::use_query(request.into_inner())?).await;
+        let query = border::use_query(request.into_inner())?;
+        let _turn = self.turn().await?;
+        let answer = self.history.usage(query).await;
         Ok(parts(usage::parts(answer.map_err(|error| refusal::status(&error))?)))
     }
 

@@ -16,6 +16,7 @@ use gpuvitals_remote::{Remote, serve, v1};
 use gpuvitals_rig::waiting::{soon, watched};
 use gpuvitals_suite::{BASE_NS, TestRow, answer, batch, cases};
 use proptest::prelude::*;
+use tokio::sync::Semaphore;
 use tokio::sync::mpsc::{Sender, channel};
 use tokio_util::sync::CancellationToken;
 use tonic::Code;
@@ -30,6 +31,8 @@ use tonic_reflection::pb::v1::server_reflection_response::MessageResponse;
 use crate::world::{Kept, Service, dial, endpoint, guarded, remote};
 
 const SECOND_NS: i64 = 1_000_000_000;
+/// An answer that waits for nothing would have come.
+const EARLY: Duration = Duration::from_millis(50);
 
 /// Waits until a history tells of itself what is asked.
 async fn until(history: &dyn History, is: impl Fn(&dyn History) -> bool) {
@@ -416,11 +419,28 @@ async fn a_question_that_is_dropped_here_is_dropped_there() {
 }
 
 #[tokio::test]
+async fn questions_wait_for_their_turn_and_the_latest_state_for_none() {
+    let kept = Kept::new();
+    kept.store.accept(vec![batch(&[row(0, 0)])]).await.unwrap();
+    let queries = Arc::new(Semaphore::new(0));
+    let service = Service::of_queries(Arc::new(kept.store.clone()), &queries).await;
+    let remote = remote(&service);
+    assert_eq!(soon("the latest state", remote.fleet()).await.unwrap().answer.gpus.len(), 1);
+    let mut rows = remote.rows(RowsQuery::of(Table::GpuEvents, 1));
+    assert!(tokio::time::timeout(EARLY, &mut rows).await.is_err(), "no turn is free");
+    queries.add_permits(1);
+    assert!(soon("rows", rows).await.unwrap().answer.batch.is_some());
+    soon("values", remote.buckets(power(vec![MetricId::of("power_w")], SECOND_NS))).await.unwrap();
+    assert_eq!(queries.available_permits(), 1, "a turn ends");
+    service.end().await;
+}
+
+#[tokio::test]
 async fn nothing_is_left_of_a_service_that_was_never_asked() {
     let stop = CancellationToken::new();
     let history: Arc<dyn History> = Arc::new(Kept::new().store);
     let weak = Arc::downgrade(&history);
-    drop(serve(history, &stop).await);
+    drop(serve(history, Arc::new(Semaphore::new(1)), &stop).await);
     stop.cancel();
     watched("the end of its last user", || weak.strong_count() == 0).await;
 }

@@ -10,9 +10,13 @@ use gpuvitals_listener::{Access, Listener, Meter, PortKind, Terms, TokenScope, T
 use gpuvitals_remote::{Remote, serve};
 use gpuvitals_settings::Section;
 use gpuvitals_store::{Store, StoreConfig};
+use tokio::sync::Semaphore;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 use tonic::transport::Endpoint;
+
+/// Questions that are computed at the same time.
+const QUERIES: usize = 8;
 
 /// A store in a folder of its own.
 pub(crate) struct Kept {
@@ -46,10 +50,24 @@ impl Service {
     }
 
     pub(crate) async fn at(address: SocketAddr, history: Arc<dyn History>, access: Access) -> Self {
+        Self::with((address, access), history, Arc::new(Semaphore::new(QUERIES))).await
+    }
+
+    /// With the number of questions that are computed at the same time.
+    pub(crate) async fn of_queries(history: Arc<dyn History>, queries: &Arc<Semaphore>) -> Self {
+        Self::with(("127.0.0.1:0".parse().unwrap(), Access::open()), history, Arc::clone(queries)).await
+    }
+
+    async fn with(
+        (address, access): (SocketAddr, Access),
+        history: Arc<dyn History>,
+        queries: Arc<Semaphore>,
+    ) -> Self {
         let socket = gpuvitals_listener::bind(address).unwrap();
         let (address, stop) = (socket.local_addr().unwrap(), CancellationToken::new());
         let terms = Terms { access, ..Terms::new(Arc::new(Meter::new("test"))) };
-        let serving = gpuvitals_listener::serve(socket, serve(history, &stop).await, terms, stop.clone());
+        let app = serve(history, queries, &stop).await;
+        let serving = gpuvitals_listener::serve(socket, app, terms, stop.clone());
         let served = tokio::spawn(async { serving.await.unwrap() });
         Self { address, stop, served }
     }
