@@ -91,6 +91,12 @@ impl FleetLook {
     fn situation<'a>(&'a self, recent: &'a Recent) -> Situation<'a> {
         Situation { fresh: self.fresh, gpus: &self.fleet.gpus, recent, lost: &self.lost }
     }
+
+    /// The first row of the GPUs that a finding is about, of a recording that begins at an instant: some may have come later.
+    fn recorded_from(&self, finding: &FleetFinding, begin_ns: i64) -> i64 {
+        let gpus = finding.reach.gpus.iter().filter_map(|gpu| self.fleet.get(gpu));
+        gpus.map(|gpu| gpu.first_seen_ns).min().unwrap_or(begin_ns)
+    }
 }
 
 #[derive(Default)]
@@ -213,7 +219,10 @@ impl FleetWatch {
             self.look_back(history, &look.fleet, fresh.now_ns).await?;
         }
         if is_of_past {
-            self.work(|work| work.tracker.settle(fresh.now_ns, work.recorded_from_ns));
+            self.work(|work| {
+                let begin_ns = work.recorded_from_ns;
+                work.tracker.settle(fresh.now_ns, |finding| Some(look.recorded_from(finding, begin_ns?)));
+            });
         } else if is_read {
             let changes = self.work(|work| work.tracker.changes());
             self.tell(&look.fleet, &changes);

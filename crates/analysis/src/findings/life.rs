@@ -245,7 +245,7 @@ mod tests {
             for new in tracker.unlooked(usize::MAX) {
                 tracker.looked_back(new.kind, &new.subject, Some(Began::exactly(100 * SECOND_NS)));
             }
-            tracker.settle(at_s * SECOND_NS, None);
+            tracker.settle(at_s * SECOND_NS, |_| None);
             tracker.open().iter().map(|finding| finding.since_ns / SECOND_NS).collect::<Vec<_>>()
         };
         assert!(open(101, &[]).is_empty());
@@ -263,7 +263,7 @@ mod tests {
                 vec![Candidate { began, ..candidate("gpu_missing") }],
                 Coverage::Whole,
             );
-            tracker.settle(103 * SECOND_NS, recorded_from_s.map(|second| second * SECOND_NS + 1));
+            tracker.settle(103 * SECOND_NS, |_| Some(recorded_from_s? * SECOND_NS + 1));
             let found = tracker.open();
             found.first().map(|finding| (finding.since_ns / SECOND_NS, finding.since_is_bound))
         };

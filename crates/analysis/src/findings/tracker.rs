@@ -58,11 +58,11 @@ impl Tracker {
     /// Closes what had not held for long enough at the one instant that is looked at, as far as the history knows. What opened later,
     /// by its rows, had begun by then.
     ///
-    /// `recorded_from_ns` is the first row of all history, if a recording ends at the instant: what is true from it on may have held for any
-    /// time before, and no later row will tell. It is open.
-    pub fn settle(&mut self, at_ns: i64, recorded_from_ns: Option<i64>) {
+    /// `recorded_from` is the first row of those that a finding is about, if a recording ends at the instant: what is true from it on may have
+    /// held for any time before, and no later row will tell. It is open.
+    pub fn settle(&mut self, at_ns: i64, recorded_from: impl Fn(&FleetFinding) -> Option<i64>) {
         self.tracked.retain(|_, tracked| {
-            if recorded_from_ns.is_some_and(|from_ns| tracked.began.at_ns <= from_ns) {
+            if recorded_from(&tracked.finding).is_some_and(|from_ns| tracked.began.at_ns <= from_ns) {
                 tracked.begin(Some(Began { is_bound: true, ..tracked.began }));
             }
             let held_ns = at_ns.saturating_sub(tracked.began.at_ns);

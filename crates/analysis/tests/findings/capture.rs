@@ -52,7 +52,7 @@ fn the_real_capture_has_one_finding() {
     let open = |recorded_from_ns: Option<i64>| {
         let mut tracker = Tracker::of_past();
         tracker.update(now_ns, found.clone(), Coverage::Whole);
-        tracker.settle(now_ns, recorded_from_ns);
+        tracker.settle(now_ns, |_| recorded_from_ns);
         let open = tracker.open().into_iter();
         open.map(|finding| (finding.id(), finding.since_ns, finding.since_is_bound)).collect::<Vec<_>>()
     };

@@ -119,15 +119,14 @@ async fn who_held_a_gpu_long_before_is_not_guessed_from_now() {
 }
 
 #[tokio::test]
-async fn at_the_end_of_a_recording_what_is_true_from_its_first_row_on_is_open() {
+async fn at_the_end_of_a_recording_what_is_true_of_a_gpu_from_its_first_row_on_is_open() {
     let world = judging().await;
     let one = |n: i32| gpu(&format!("GPU-{n}"), "sim-node-01", n, H100);
     let hot: &[(&str, f64)] = &[("throttle_reasons", 32.0)];
     let cool: &[(&str, f64)] = &[("throttle_reasons", 0.0)];
-    // From 15:56:37 to 15:56:40: the second GPU becomes hot meanwhile.
-    world
-        .append(rows(&[(one(0), 203, hot), (one(1), 203, cool), (one(0), 200, hot), (one(1), 200, hot)]))
-        .await;
+    // From 15:56:37 to 15:56:40: the second GPU becomes hot meanwhile, the third comes and is hot.
+    world.append(rows(&[(one(0), 203, hot), (one(1), 203, cool), (one(2), 201, hot)])).await;
+    world.append(rows(&[(one(0), 200, hot), (one(1), 200, hot), (one(2), 200, hot)])).await;
     let open = async |at: &str| {
         let list = world.ok(&format!("/api/v1/analysis/findings?at=2026-11-20T{at}Z")).await;
         let found = list["findings"].as_array().unwrap().iter();
@@ -135,7 +134,10 @@ async fn at_the_end_of_a_recording_what_is_true_from_its_first_row_on_is_open() 
     };
     assert!(open("15:56:40").await.is_empty(), "more rows may come");
     *world.parts.recorded_after.lock().unwrap() = Some(Duration::ZERO);
-    let hot = [json!(["software_thermal_slowdown:GPU-0", "2026-11-20T15:56:37Z", true])];
+    let hot = [
+        json!(["software_thermal_slowdown:GPU-0", "2026-11-20T15:56:37Z", true]),
+        json!(["software_thermal_slowdown:GPU-2", "2026-11-20T15:56:39Z", true]),
+    ];
     for end in ["15:56:40", "15:56:40.001", "15:56:41"] {
         assert_eq!(open(end).await, hot, "{end}");
     }
