@@ -519,6 +519,11 @@ describe("what can be taken away", () => {
     });
     expect(await act("Copy as curl")).toBe(`curl -sS -H 'accept: text/csv' '${query.href}'`);
     expect(await act("Copy as PromQL")).toBe(`gpu_power_watts{kind="a\\"b",uuid="${ID}"}`);
+    expect(screen.queryByText("Copy as query"), "what is closed has no elements").toBeNull();
+    await userEvent.click(menu);
+    expect(screen.getByText("Copy as query")).toBeTruthy();
+    await userEvent.keyboard("{Escape}");
+    expect(screen.queryByText("Copy as query")).toBeNull();
   });
 });
 
