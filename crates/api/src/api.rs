@@ -95,7 +95,7 @@ impl Api {
             queries: Arc::new(Semaphore::new(limits.queries)),
             streams: Arc::new(Semaphore::new(limits.streams)),
             listener: Arc::new(gpuvitals_listener::Meter::new("gateway")),
-            watch: Arc::default(),
+            watch: Arc::new(FleetWatch::of_now(Arc::clone(&status))),
             past: Past::default(),
             recent: Arc::new(recent),
             stopping,

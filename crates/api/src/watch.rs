@@ -30,6 +30,7 @@ use gpuvitals_core::history::{
 use gpuvitals_core::time::{AHEAD_MAX_NS, DAY_NS, MINUTE_NS};
 use gpuvitals_core::{IdentityColumn, Origin, Table, causes};
 
+use crate::api::StatusView;
 use crate::{answers, condition};
 
 pub(crate) use judgement::Judgement;
@@ -62,6 +63,8 @@ pub(crate) struct FleetWatch {
     /// Silences that began or were released here.
     said: AtomicU64,
     log: OnceLock<LifeLog>,
+    /// Knows whether more rows may come; none: they are not asked for, since one instant is looked at.
+    status: Option<Arc<dyn StatusView>>,
 }
 
 /// Where the life of findings is kept.
@@ -111,6 +114,11 @@ struct Work {
 }
 
 impl FleetWatch {
+    /// Over a fleet as it is now.
+    pub(crate) fn of_now(status: Arc<dyn StatusView>) -> Self {
+        Self { status: Some(status), ..Self::default() }
+    }
+
     /// Over a fleet as of an instant, with the first row of the recording that ends there, if one does.
     pub(crate) fn of_past(recorded_from_ns: Option<i64>) -> Self {
         let work = Work { tracker: Tracker::of_past(), recorded_from_ns, ..Work::default() };
@@ -198,6 +206,7 @@ impl FleetWatch {
                 Err(error) => tracing::debug!(reason = causes(&error), "RAS blocks cannot be read"),
             }
         }
+        let is_over = self.is_over(&fleet, fresh);
         let lost = Arc::new(lost(history, &fleet, fresh).await?);
         let look = FleetLook { fleet, fresh, lost };
         let ahead = ahead(history, fresh.now_ns).await?;
@@ -225,9 +234,22 @@ impl FleetWatch {
             });
         } else if is_read {
             let changes = self.work(|work| work.tracker.changes());
-            self.tell(&look.fleet, &changes);
+            if !is_over {
+                self.tell(&look.fleet, &changes);
+            }
         }
         self.blocking(move |work| work.conclude(&look, missing)).await
+    }
+
+    /// Whether the rows are a recording that is over. Its silence is no news: no row shall tell of it later, where the recording is
+    /// looked at. It is known before a GPU counts as silent.
+    fn is_over(&self, fleet: &Fleet, fresh: Freshness) -> bool {
+        let Some(after) = self.status.as_ref().and_then(|status| status.recorded_after()) else {
+            return false;
+        };
+        let after_ns = i64::try_from(after.as_nanos()).unwrap_or(i64::MAX).max(fresh.stale_after_ns / 2);
+        let newest_ns = fleet.gpus.iter().map(|gpu| gpu.last_seen_ns).max();
+        newest_ns.is_some_and(|newest_ns| fresh.now_ns.saturating_sub(newest_ns) > after_ns)
     }
 
     /// Takes the life of findings from the history, and says whether that could be read.

@@ -143,3 +143,17 @@ async fn at_the_end_of_a_recording_what_is_true_of_a_gpu_from_its_first_row_on_i
     }
     assert!(open("15:56:39").await.is_empty(), "the recording goes on");
 }
+
+#[tokio::test]
+async fn no_row_tells_that_a_recording_fell_silent() {
+    let busy: &[(&str, f64)] = &[("utilization_pct", 50.0)];
+    for (recorded_after, is_told) in [(None, true), (Some(Duration::ZERO), false)] {
+        let world = judging().await;
+        *world.parts.recorded_after.lock().unwrap() = recorded_after;
+        let gpus = [gpu("GPU-a", "n1", 0, H100), gpu("GPU-b", "n2", 0, H100)];
+        world.append(rows(&gpus.map(|gpu| (gpu, 600, busy)))).await;
+        let list = world.ok("/api/v1/analysis/findings").await;
+        assert!(!ids(&list).is_empty(), "nothing reports now");
+        assert_eq!(!world.store_findings().await.is_empty(), is_told, "{list}");
+    }
+}
