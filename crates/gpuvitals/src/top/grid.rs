@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 
+use ratatui::buffer::Buffer;
 use ratatui::style::{Modifier, Style};
 use ratatui::text::{Line, Span};
 
@@ -18,6 +19,26 @@ pub(super) enum Glyphs {
     Blocks,
     /// For terminals and files without these.
     Ascii,
+}
+
+/// Puts characters of ASCII, as wide as they are, in place of all others of a frame.
+pub(super) fn into_ascii(frame: &mut Buffer) {
+    for cell in &mut frame.content {
+        let plain = match cell.symbol() {
+            symbol if symbol.is_ascii() => continue,
+            // Of degrees the unit is left.
+            "°" => ' ',
+            "…" => '.',
+            "↑" => '^',
+            "↓" => 'v',
+            "▏" | "│" => '|',
+            "─" => '-',
+            "┌" | "┐" | "└" | "┘" => '+',
+            // Names may have any.
+            _ => '?',
+        };
+        cell.set_char(plain);
+    }
 }
 
 /// The width of a column, and the side on which its cells stand.

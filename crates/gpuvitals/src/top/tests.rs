@@ -253,10 +253,21 @@ fn why_a_gpu_is_slow_is_said_in_words() {
 }
 
 #[test]
-fn ascii_draws_without_blocks() {
+fn ascii_draws_with_nothing_else() {
     let drawn = text(&model(Glyphs::Ascii), 100, 24);
-    assert!(drawn.contains("..."));
-    assert!(!drawn.contains(['█', '━', '─', '▁', '▲']), "{drawn}");
+    assert!(drawn.contains("...") && drawn.contains("^v select"), "{drawn}");
+    assert!(drawn.lines().nth(2).unwrap().contains("  C "), "{drawn}");
+    let mut starts = empty(Glyphs::Ascii);
+    starts.states(vec![state(gpu(0, "Geförce"), Liveness::Starting)]);
+    let mut all = vec![text(&starts, 100, 24)];
+    for action in [Action::Last, Action::Filter, Action::Help, Action::Traffic] {
+        let mut fleet = fleet(Glyphs::Ascii);
+        fleet.apply(action);
+        all.push(text(&fleet, 100, 24));
+    }
+    for drawn in all {
+        assert!(drawn.is_ascii(), "{drawn}");
+    }
 }
 
 #[test]

@@ -48,6 +48,9 @@ pub(super) fn draw(frame: &mut Frame<'_>, model: &Model) {
     if model.show_help {
         draw_help(frame, area);
     }
+    if model.glyphs == Glyphs::Ascii {
+        grid::into_ascii(frame.buffer_mut());
+    }
 }
 
 fn draw_head(frame: &mut Frame<'_>, area: Rect, model: &Model) {
