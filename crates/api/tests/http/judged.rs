@@ -108,6 +108,11 @@ async fn each_list_comes_in_the_format_that_is_named() {
             "2026-11-20T15:59:40Z,600.1,1,90.5,1",
         ),
         (
+            "/api/v1/query?start=2026-11-20T15:59:40Z&end=2026-11-20T15:59:59Z&step=10s&metrics=power_w&gpus=GPU-b&group_by=namespace&wide=true",
+            "timestamp,no namespace",
+            "2026-11-20T15:59:40Z,",
+        ),
+        (
             "/api/v1/telemetry?start=2026-11-20T15:59:40Z&end=2026-11-20T15:59:41Z&metrics=power_w",
             "timestamp,",
             "2026-11-20T15:59:40Z,",

@@ -21,12 +21,16 @@ pub(super) fn table(
     fleet: &Fleet,
 ) -> Result<RecordBatch, ArrowError> {
     let heads = Heads::of(group_by, series, fleet);
+    let mut counts: HashMap<String, usize> = HashMap::new();
+    for one in series {
+        *counts.entry(heads.by_address(one)).or_default() += 1;
+    }
     let times: Int64Array = steps.times().map(Some).collect();
     let time = TableColumn::of(TIMESTAMP_COLUMN, format::START, Arc::new(times));
     let column = |one: &BucketSeries| {
         let head = heads.by_address(one);
         // A GPU and the one in its place have one address.
-        let head = if heads.is_one(&head) { head } else { heads.by_key(one) };
+        let head = if counts.get(&head) == Some(&1) { head } else { heads.by_key(one) };
         TableColumn::measured(&head, unit_of(one), one.metric.metric().help, values(one))
     };
     columns::table(std::iter::once(time).chain(series.iter().map(column)).collect())
@@ -54,32 +58,21 @@ fn values(one: &BucketSeries) -> ArrayRef {
     Arc::new(one.values.iter().copied().collect::<Float64Array>())
 }
 
-/// The names of the columns: metric and aggregate where there are several, and the group.
+/// The names of the columns: metric and aggregate where there are several, and the group: `no job` where it has none.
 struct Heads<'a> {
     group_by: &'a [GroupColumn],
     fleet: &'a Fleet,
     has_metrics: bool,
     has_aggregates: bool,
-    /// How many series have a name.
-    counts: HashMap<String, usize>,
 }
 
 impl<'a> Heads<'a> {
     fn of(group_by: &'a [GroupColumn], series: &[BucketSeries], fleet: &'a Fleet) -> Self {
         let metrics: HashSet<_> = series.iter().map(|one| one.metric).collect();
         let aggregates: HashSet<_> = series.iter().map(|one| one.aggregate.name()).collect();
-        let (has_metrics, has_aggregates) = (metrics.len() > 1 || group_by.is_empty(), aggregates.len() > 1);
-        let mut heads = Self { group_by, fleet, has_metrics, has_aggregates, counts: HashMap::new() };
-        let mut counts = HashMap::new();
-        for one in series {
-            *counts.entry(heads.by_address(one)).or_default() += 1;
-        }
-        heads.counts = counts;
-        heads
-    }
-
-    fn is_one(&self, head: &str) -> bool {
-        self.counts.get(head).is_none_or(|count| *count == 1)
+        // A name has at least one word.
+        let has_metrics = metrics.len() > 1 || group_by.is_empty();
+        Self { group_by, fleet, has_metrics, has_aggregates: aggregates.len() > 1 }
     }
 
     /// GPUs by host and index.
@@ -96,9 +89,11 @@ impl<'a> Heads<'a> {
         let metric = self.has_metrics.then(|| one.metric.metric().column.to_owned());
         let aggregate = self.has_aggregates.then(|| one.aggregate.name().into_owned());
         let texts = self.group_by.iter().zip(one.group.iter()).map(|(column, text)| {
-            let text = text.as_deref().unwrap_or_default();
-            let named = if *column == GroupColumn::Gpu { name(text) } else { None };
-            named.unwrap_or_else(|| text.to_owned())
+            match text.as_deref().unwrap_or_default() {
+                "" => format!("no {}", column.name()),
+                key if *column == GroupColumn::Gpu => name(key).unwrap_or_else(|| key.to_owned()),
+                text => text.to_owned(),
+            }
         });
         let words: Vec<String> = metric.into_iter().chain(aggregate).chain(texts).collect();
         words.join(" ")
