@@ -20,11 +20,13 @@ function answer(times: readonly number[], values: Readonly<Record<string, readon
   return { times: times.map((time) => time * 15_000), step_ms: 15_000, series };
 }
 
-const SPAN = { start: 15_000, end: 70_000 };
+const SPAN = { start: 15_000, end: 310_000 };
+const steps = (count: number) => Array.from({ length: count }, (_, step) => step + 1);
 
 it.each([
   ["nothing is held", undefined, 15_000],
-  ["the newest value is two steps old", answer([1, 2, 3, 4], { a: [1, 2, 3, null], b: [1, null, null, null] }), 30_000],
+  ["the newest value is two steps old", answer(steps(20), { a: [...steps(19), null], b: [1] }), 285_000 - 120_000],
+  ["what is held is short", answer([1, 2, 3, 4], { a: [1, 2, 3, null] }), 15_000],
   ["no value is held", answer([1, 2], { a: [null, null] }), 15_000],
   ["what is held is older than the span", answer([0, 1], { a: [1, 2] }), 15_000],
   ["not all could be read", { ...answer([1, 2, 3], { a: [1, 2, 3] }), partial: ["a host"] }, 15_000],

@@ -11,6 +11,8 @@ type Series = QueryAnswer["series"][number];
 const LOOK_BACK_MS = 15 * MINUTE;
 const STEP_MS = 15 * SECOND;
 const REFRESH_MS = 15 * SECOND;
+/** How much later than those of others the rows of a GPU may come, and still fill the hole that they left. */
+const LATE_MS = 2 * MINUTE;
 /** A list whose newest sample is older than this shows the minutes before that sample instead of an empty present. */
 const RECORDED_AFTER_MS = 15 * MINUTE;
 
@@ -41,13 +43,13 @@ export function sparkKey(gpu: string, metric: string): string {
 }
 
 /**
- * From where on an answer is to be asked for again: from the step before that of the newest value, since rows may come late. From the
- * beginning of the span, where what is held does not reach into it or is not whole.
+ * From where on an answer is to be asked for again: from some time before the newest value, since rows may come late. From the beginning
+ * of the span, where what is held does not reach into it or is not whole.
  */
 export function askedFrom(held: QueryAnswer | undefined, span: Span): number {
   if (held === undefined || held.step_ms !== STEP_MS || (held.partial ?? []).length > 0) return span.start;
   const newest = held.times.findLast((_, place) => held.series.some(({ values }) => (values[place] ?? null) !== null));
-  const from = (newest ?? 0) - STEP_MS;
+  const from = (newest ?? 0) - LATE_MS;
   return from > span.start && from < span.end ? from : span.start;
 }
 
