@@ -12,6 +12,7 @@ import { sparkKey, useSparks, type Spark } from "../../parts/sparks";
 import { formatValue, numberIn, shareOf } from "../../shared/format";
 import { MEMORY_TOTAL, MEMORY_USED, POWER, POWER_LIMIT, TEMPERATURE, UTILIZATION } from "../../shared/headline";
 import { Link } from "../../shared/location";
+import { useShared } from "../../shared/same";
 import { parseInstant } from "../../shared/time";
 
 /** Of as many GPUs each has a card: a person can look at all of them. */
@@ -25,16 +26,18 @@ export function GpuCards() {
   const list = useQuery(gpuListQuery({ search: "", judgement: "", host: "", where: "", sort: "", limit: CARDS_MAX, offset: 0, metrics: [...VITALS, POWER_LIMIT, MEMORY_TOTAL].join(",") }));
   const gpus = list.data?.gpus ?? NONE;
   const sparks = useSparks(gpus, VITALS);
-  const cards = useMemo(
-    () => [...gpus].sort((a, b) => urgency(verdictOf(a)) - urgency(verdictOf(b)) || compareText(a.name, b.name)),
-    [gpus],
+  const cards = useShared(
+    useMemo(() => {
+      const ordered = [...gpus].sort((a, b) => urgency(verdictOf(a)) - urgency(verdictOf(b)) || compareText(a.name, b.name));
+      return ordered.map((gpu): CardProps => ({ gpu, courses: VITALS.map((column) => sparks.get(sparkKey(gpu.id, column)) ?? null) }));
+    }, [gpus, sparks]),
   );
   if (list.data === undefined) return list.isError ? null : <div role="status" aria-label="Loading the GPUs" className="waiting mt-3 h-24" />;
   return (
     <section aria-label="GPUs" className="mt-3" data-testid="cards">
       <ul className="grid grid-cols-[repeat(auto-fill,minmax(min(100%,23rem),1fr))] gap-2">
-        {cards.map((gpu) => (
-          <Card key={gpu.id} gpu={gpu} sparks={sparks} />
+        {cards.map(({ gpu, courses }) => (
+          <Card key={gpu.id} gpu={gpu} courses={courses} />
         ))}
       </ul>
     </section>
@@ -48,16 +51,18 @@ function urgency({ word }: Verdict): number {
 
 interface CardProps {
   readonly gpu: Gpu;
-  readonly sparks: ReadonlyMap<string, Spark>;
+  /** The last minutes of its vitals; null: not known. */
+  readonly courses: readonly (Spark | null)[];
 }
 
-const Card = memo(function Card({ gpu, sparks }: CardProps) {
+/** Drawn again when its GPU has news, not when another has. */
+const Card = memo(function Card({ gpu, courses }: CardProps) {
   const verdict = verdictOf(gpu);
   const value = (column: string) => numberIn(gpu.metrics, column);
   const memory = gpu.memory_mb ?? value(MEMORY_TOTAL);
   const celsius = value(TEMPERATURE);
   const isOld = isSilent(verdict);
-  const at = (column: string) => sparks.get(sparkKey(gpu.id, column));
+  const at = (column: string) => courses[VITALS.indexOf(column)] ?? null;
   return (
     <li className="card p-3 text-[13px]" data-gpu={gpu.id} {...(isOld && { "data-old": "" })}>
       <div className="flex items-center gap-2">
@@ -92,7 +97,7 @@ interface VitalProps {
   readonly short?: string;
   readonly text: string;
   readonly share: number | null;
-  readonly spark: Spark | undefined;
+  readonly spark: Spark | null;
   readonly fixed: readonly [number, number] | null;
   readonly colour?: string;
 }
@@ -105,7 +110,7 @@ function Vital({ name, short, text, share, spark, fixed, colour }: VitalProps) {
         <span className="num block truncate leading-5">{text}</span>
         <Bar share={share} label={name} {...(colour === undefined ? {} : { colour })} />
         <span className="mt-1 block h-5">
-          {spark !== undefined && <Sparkline label={`${name} over the last 15 minutes of data`} times={spark.times} stepMs={spark.stepMs} values={spark.values} fixed={fixed} />}
+          {spark !== null && <Sparkline label={`${name} over the last 15 minutes of data`} times={spark.times} stepMs={spark.stepMs} values={spark.values} fixed={fixed} />}
         </span>
       </dd>
     </div>
