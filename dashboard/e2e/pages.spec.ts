@@ -7,15 +7,17 @@ import { STOPS } from "./stops";
 // Layouts are not compared with stored pictures: the page uses the fonts of the machine and whatever Chromium it has, so that a picture
 // of one machine is no measure on another, and a tolerance that lets both pass lets broken pages pass too.
 
-/** Looks again until a page has laid itself out, and goes on with the next look if it has flaws. */
-const look = expect.configure({ soft: true, timeout: 30_000 });
+/**
+ * Looks again until a page has laid itself out, and goes on with the next look if it has flaws. Axe judges every element: on a busy
+ * machine one of its looks takes half a minute.
+ */
+const look = expect.configure({ soft: true, timeout: 120_000 });
 const SCREENS = { desktop: { width: 1280, height: 800 }, wide: { width: 2560, height: 1300 }, tablet: { width: 820, height: 1180 }, phone: { width: 390, height: 844 } } as const;
 /** On what is touched, targets are as large as a finger needs them. */
 const TOUCHED: ReadonlySet<string> = new Set(["phone"]);
 
 test.describe("every page", () => {
-  // Axe looks at every element.
-  test.slow();
+  test.describe.configure({ timeout: 300_000 });
 
   for (const { name, path, server, variable, ready } of STOPS) {
     test(`${name}: nothing overlaps, is cut off, scrolls sideways or keeps people out`, async ({ page }) => {
