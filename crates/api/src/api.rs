@@ -89,13 +89,15 @@ impl Api {
     pub fn new(config: ApiConfig, history: Arc<dyn History>, status: Arc<dyn StatusView>) -> Self {
         let (limits, stopping) = (&config.limits, CancellationToken::new());
         let recent = RecentChanges::new(limits.resume_bytes, config.clock.clone(), stopping.clone());
+        let of_source = Arc::clone(&status);
+        let watch = FleetWatch::of_now(move || of_source.recorded_after());
         Self(Arc::new(ApiState {
             cache: Cache::new(config.cache_entries, limits.cache_bytes, limits.reuse),
             meter: Meter::default(),
             queries: Arc::new(Semaphore::new(limits.queries)),
             streams: Arc::new(Semaphore::new(limits.streams)),
             listener: Arc::new(gpuvitals_listener::Meter::new("gateway")),
-            watch: Arc::new(FleetWatch::of_now(Arc::clone(&status))),
+            watch: Arc::new(watch),
             past: Past::default(),
             recent: Arc::new(recent),
             stopping,

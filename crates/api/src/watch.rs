@@ -30,7 +30,6 @@ use gpuvitals_core::history::{
 use gpuvitals_core::time::{AHEAD_MAX_NS, DAY_NS, MINUTE_NS};
 use gpuvitals_core::{IdentityColumn, Origin, Table, causes};
 
-use crate::api::StatusView;
 use crate::{answers, condition};
 
 pub(crate) use judgement::Judgement;
@@ -63,9 +62,12 @@ pub(crate) struct FleetWatch {
     /// Silences that began or were released here.
     said: AtomicU64,
     log: OnceLock<LifeLog>,
-    /// Knows whether more rows may come; none: they are not asked for, since one instant is looked at.
-    status: Option<Arc<dyn StatusView>>,
+    /// Tells from which age of the newest row on all rows are a recording; none: one instant is looked at.
+    recorded_after: Option<Box<RecordedAfter>>,
 }
+
+/// Answers with an age, or that more rows may come after any silence.
+type RecordedAfter = dyn Fn() -> Option<Duration> + Send + Sync;
 
 /// Where the life of findings is kept.
 struct LifeLog {
@@ -95,10 +97,12 @@ impl FleetLook {
         Situation { fresh: self.fresh, gpus: &self.fleet.gpus, recent, lost: &self.lost }
     }
 
-    /// The first row of the GPUs that a finding is about, of a recording that begins at an instant: some may have come later.
+    /// The first row of the GPUs that a finding is about, of a recording that begins at an instant: some may have come later. What one that
+    /// has come with its last row says in it has not held for any time.
     fn recorded_from(&self, finding: &FleetFinding, begin_ns: i64) -> i64 {
         let gpus = finding.reach.gpus.iter().filter_map(|gpu| self.fleet.get(gpu));
-        gpus.map(|gpu| gpu.first_seen_ns).min().unwrap_or(begin_ns)
+        let several = gpus.filter(|gpu| gpu.first_seen_ns < gpu.last_seen_ns);
+        several.map(|gpu| gpu.first_seen_ns).min().unwrap_or(begin_ns)
     }
 }
 
@@ -114,9 +118,10 @@ struct Work {
 }
 
 impl FleetWatch {
-    /// Over a fleet as it is now.
-    pub(crate) fn of_now(status: Arc<dyn StatusView>) -> Self {
-        Self { status: Some(status), ..Self::default() }
+    /// Over a fleet as it is now. `recorded_after` tells from which age of the newest row on all rows are a recording; none: more may come
+    /// after any silence.
+    pub(crate) fn of_now(recorded_after: impl Fn() -> Option<Duration> + Send + Sync + 'static) -> Self {
+        Self { recorded_after: Some(Box::new(recorded_after)), ..Self::default() }
     }
 
     /// Over a fleet as of an instant, with the first row of the recording that ends there, if one does.
@@ -244,7 +249,7 @@ impl FleetWatch {
     /// Whether the rows are a recording that is over. Its silence is no news: no row shall tell of it later, where the recording is
     /// looked at. It is known before a GPU counts as silent.
     fn is_over(&self, fleet: &Fleet, fresh: Freshness) -> bool {
-        let Some(after) = self.status.as_ref().and_then(|status| status.recorded_after()) else {
+        let Some(after) = self.recorded_after.as_ref().and_then(|recorded_after| recorded_after()) else {
             return false;
         };
         let after_ns = i64::try_from(after.as_nanos()).unwrap_or(i64::MAX).max(fresh.stale_after_ns / 2);
