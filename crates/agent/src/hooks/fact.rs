@@ -4,12 +4,12 @@ use gpuvitals_core::BatchBuilder;
 use gpuvitals_core::batch::{RowId, Value};
 use gpuvitals_sources::attribution::slurm::{is_uuid, job_number};
 
-use super::message::{HookMessage, JobHook};
+use super::message::{HookMessage, JobHook, LIST_LEN_MAX};
 
 /// Most bytes of a name.
 const NAME_LEN_MAX: usize = 256;
-/// Most bytes of a list of hosts or GPUs.
-const LIST_LEN_MAX: usize = 2048;
+/// Most bytes of a list of hosts.
+const HOSTS_LEN_MAX: usize = 2048;
 
 /// What is said of a job; what is not known is none.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -27,7 +27,7 @@ const TEXTS: [(&str, &str, usize); 5] = [
     ("job_user", "SLURM_JOB_USER", NAME_LEN_MAX),
     ("account", "SLURM_JOB_ACCOUNT", NAME_LEN_MAX),
     ("queue", "SLURM_JOB_PARTITION", NAME_LEN_MAX),
-    ("hosts", "SLURM_JOB_NODELIST", LIST_LEN_MAX),
+    ("hosts", "SLURM_JOB_NODELIST", HOSTS_LEN_MAX),
 ];
 
 /// What a message is about.
@@ -75,6 +75,12 @@ impl JobFacts {
         }
     }
 
+    /// The GPUs on this node as Slurm calls them, one by one.
+    pub(crate) fn gpu_names(&self) -> impl Iterator<Item = &str> {
+        let names = self.gpus.as_deref().unwrap_or_default().split(',').map(str::trim);
+        names.filter(|name| !name.is_empty())
+    }
+
     /// The same with what is newly known.
     pub(crate) fn and(self, newer: Self) -> Self {
         let mut older = self.texts.into_iter();
@@ -100,7 +106,7 @@ impl JobFacts {
 }
 
 /// The GPUs of a job on this node: by UUIDs where it is shown them, else by their numbers on the node. What a job is shown as numbers may
-/// count only its own.
+/// count only its own. A list that is too long was cut when it was read, between two names.
 fn gpus(message: &HookMessage) -> Option<String> {
     let shown =
         message.get("CUDA_VISIBLE_DEVICES").filter(|list| list.split(',').any(|gpu| is_uuid(gpu.trim())));
@@ -201,6 +207,27 @@ mod tests {
         assert_eq!(of(&[("CUDA_VISIBLE_DEVICES", mig), ("SLURM_JOB_GPUS", "0")]).as_deref(), Some(mig));
         assert_eq!(of(&[("CUDA_VISIBLE_DEVICES", "0"), ("SLURM_JOB_GPUS", "2")]).as_deref(), Some("2"));
         assert_eq!(of(&[("CUDA_VISIBLE_DEVICES", "0")]), None);
+    }
+
+    #[test]
+    fn a_list_of_gpus_has_whole_names_alone() {
+        let names = |count: usize| -> Vec<String> {
+            (0..count).map(|gpu| format!("MIG-4c1f1e0a-5b9d-5a0e-8f5e-{gpu:012}")).collect()
+        };
+        let read = |list: &str| {
+            let facts = told(JobHook::Prolog, &[("SLURM_JOB_ID", "1"), ("CUDA_VISIBLE_DEVICES", list)]);
+            facts.unwrap().facts.gpu_names().map(str::to_owned).collect::<Vec<_>>()
+        };
+        assert_eq!(read(&names(56).join(",")), names(56), "eight GPUs of seven instances");
+        let cut = read(&names(1_000).join(","));
+        assert_eq!(cut, names(cut.len()));
+        assert!(cut.len() >= 128, "{}", cut.len());
+        let numbers: Vec<String> = (0..2_000).map(|number| number.to_string()).collect();
+        let list = numbers.join(",");
+        let facts =
+            told(JobHook::Prolog, &[("SLURM_JOB_ID", "1"), ("SLURM_JOB_GPUS", list.as_str())]).unwrap().facts;
+        let cut: Vec<&str> = facts.gpu_names().collect();
+        assert_eq!(cut, numbers[..cut.len()]);
     }
 
     #[test]

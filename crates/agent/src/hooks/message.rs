@@ -15,7 +15,9 @@ use clap::ValueEnum;
 /// Most bytes of a message.
 pub(crate) const MESSAGE_LEN_MAX: usize = 64 << 10;
 /// Most bytes of the value of a variable; the rest is cut off.
-const VALUE_LEN_MAX: usize = 4 << 10;
+const VALUE_LEN_MAX: usize = 3 << 10;
+/// Most bytes of a list of GPUs: a name of an instance has 40, and a node may have more than a hundred.
+pub(crate) const LIST_LEN_MAX: usize = 8 << 10;
 /// Most bytes of the name of a variable, with what stands around it.
 const NAME_LEN_MAX: usize = 32;
 /// Answer to a message that was taken.
@@ -34,16 +36,21 @@ const VARIABLES: [&str; 13] = [
     "SLURM_JOB_NAME",
     "SLURM_JOB_PARTITION",
     "SLURM_JOB_NODELIST",
-    "SLURM_JOB_GPUS",
-    "CUDA_VISIBLE_DEVICES",
+    NUMBERED_GPUS,
+    NAMED_GPUS,
     "SLURM_ARRAY_JOB_ID",
     "SLURM_ARRAY_TASK_ID",
     "SLURM_JOB_EXIT_CODE",
     "SLURM_JOB_EXIT_CODE2",
 ];
 
+/// The list of GPUs by their names, which are long.
+const NAMED_GPUS: &str = "CUDA_VISIBLE_DEVICES";
+/// Their list by numbers.
+const NUMBERED_GPUS: &str = "SLURM_JOB_GPUS";
+
 const _: () = assert!(
-    (VARIABLES.len() + 1) * (NAME_LEN_MAX + VALUE_LEN_MAX) <= MESSAGE_LEN_MAX,
+    (VARIABLES.len() + 1) * (NAME_LEN_MAX + VALUE_LEN_MAX) + LIST_LEN_MAX <= MESSAGE_LEN_MAX,
     "a message holds all variables, however long they are"
 );
 
@@ -108,7 +115,7 @@ impl HookMessage {
     /// # Errors
     /// When that names no job.
     pub fn of(hook: JobHook, variable: impl Fn(&str) -> Option<String>) -> Result<Self, HookError> {
-        let told = VARIABLES.into_iter().filter_map(|name| Some((name, cut(variable(name)?))));
+        let told = VARIABLES.into_iter().filter_map(|name| Some((name, cut(name, variable(name)?))));
         let variables: BTreeMap<_, _> = told.filter(|(_, value)| !value.is_empty()).collect();
         let message = Self { hook, variables };
         message.get("SLURM_JOB_ID").ok_or(HookError::NoJob)?;
@@ -179,8 +186,19 @@ impl HookMessage {
     }
 }
 
-fn cut(mut value: String) -> String {
-    value.truncate(value.floor_char_boundary(VALUE_LEN_MAX));
+/// The value of a variable if it is not too long, else its begin; of a list of GPUs whole names alone, since a part of one may be
+/// another's.
+fn cut(name: &str, mut value: String) -> String {
+    let len_max = if name == NAMED_GPUS { LIST_LEN_MAX } else { VALUE_LEN_MAX };
+    if value.len() <= len_max {
+        return value;
+    }
+    let is_list = [NAMED_GPUS, NUMBERED_GPUS].contains(&name);
+    let end = value.floor_char_boundary(len_max);
+    // What follows the last comma is cut in its middle, or just fits.
+    let whole = || value.get(..end).and_then(|begin| begin.rfind(',')).unwrap_or(0);
+    let end = if is_list { whole() } else { end };
+    value.truncate(end);
     value
 }
 
@@ -213,7 +231,7 @@ mod tests {
 
     #[test]
     fn the_longest_environment_makes_a_message_that_fits() {
-        let message = HookMessage::of(JobHook::Controller, |_| Some("\u{fc}".repeat(100_000))).unwrap();
+        let message = HookMessage::of(JobHook::Controller, |_| Some("\u{fc},".repeat(100_000))).unwrap();
         let bytes = message.bytes();
         assert!(bytes.len() <= MESSAGE_LEN_MAX, "{}", bytes.len());
         assert_eq!(HookMessage::read(&bytes).unwrap(), message);
