@@ -7,6 +7,7 @@ use gpuvitals_core::batch::Value;
 use gpuvitals_core::clock::Moment;
 use gpuvitals_core::figures::Family;
 use gpuvitals_core::time::{DAY_NS, HOUR_NS, MINUTE_NS};
+use gpuvitals_core::usage::hour_of;
 use gpuvitals_core::{Batch, BatchBuilder, Identity, IdentityColumn, Origin, Table};
 use gpuvitals_sources::attribution::{Owner, Ownership, slurm};
 use gpuvitals_sources::sampler::TargetState;
@@ -23,6 +24,8 @@ const AGAIN_NS: i64 = 10 * MINUTE_NS;
 const ENDED_KEPT_NS: i64 = HOUR_NS;
 /// A job whose end was lost is forgotten after so long.
 const RUNNING_KEPT_NS: i64 = 31 * DAY_NS;
+/// Most rows of a batch; the rest is published at the next look.
+const ROWS_MAX: usize = 500;
 /// The step of a row about a job as a whole: hooks are about no other.
 const WHOLE: &str = "whole";
 
@@ -49,8 +52,10 @@ struct KnownJob {
     told: ToldJob,
     start_ns: Option<i64>,
     end_ns: Option<i64>,
+    /// When a later job was given one of its GPUs: it is over, and nobody has told of its end.
+    superseded_ns: Option<i64>,
     as_of_ns: i64,
-    /// When it was last told of, monotonic.
+    /// When it was last told of, or a job in its place, monotonic.
     heard_ns: i64,
     /// When its row was last published, monotonic, and the time of that row.
     published: Option<(i64, i64)>,
@@ -84,19 +89,22 @@ impl Jobs {
         } else {
             None
         };
-        // A job that begins again after its end, or ends after it has begun again, is told of anew.
-        let before = jobs.remove(&key);
+        // A job that begins again after its end, or ends after it has begun again, is told of anew; so is one that has another prolog.
+        let before = jobs.remove(&key).filter(|_| told.hook != JobHook::Prolog);
         let before = before.filter(|job| job.end_ns.is_none() || (told.is_over && begun.is_none()));
         if before.is_none() && jobs.len() >= JOBS_MAX && !forget_one(jobs) {
             return false;
+        }
+        if told.hook == JobHook::Prolog {
+            supersede(jobs, &told, now);
         }
         let begun_ns = begun.and_then(|job| job.start_ns);
         jobs.insert(key, KnownJob::of(told, before, begun_ns, now));
         true
     }
 
-    /// Gives the GPUs of jobs that run to these, from their prolog on. The newest job counts: the epilog of an earlier one may have been
-    /// lost. Jobs that nobody has told of for long are forgotten.
+    /// Gives the GPUs of jobs that run to these, from their prolog on. The newest job counts. Jobs that nobody has told of for long are
+    /// forgotten.
     pub(crate) fn allot(&self, states: &[TargetState], now: Moment) {
         let gpus = states.iter().filter(|state| state.table == Table::GpuEvents);
         let mut vendors: Vec<&'static str> = gpus.map(|state| state.driver.vendor()).collect();
@@ -115,13 +123,16 @@ impl Jobs {
     }
 
     /// The rows that are due: of jobs about which something is new, of those that run in another hour than before, and of all others every
-    /// ten minutes.
+    /// ten minutes. Of too many the rest is due the next time.
     pub(crate) fn due(&self, now: Moment) -> Option<Batch> {
         // A row needs its host.
         self.host.node()?;
         let mut known = self.known();
         let mut builder = BatchBuilder::new(Table::Jobs);
         for job in known.jobs.values_mut() {
+            if builder.rows() >= ROWS_MAX {
+                break;
+            }
             if let Some(row_ns) = job.due(now) {
                 job.write(&mut builder, row_ns, &self.host);
             }
@@ -148,15 +159,27 @@ impl KnownJobs {
     /// Those that have their GPUs.
     fn running(&self) -> impl Iterator<Item = &KnownJob> {
         let with_gpus =
-            self.jobs.iter().filter(|((hook, _), job)| *hook == JobHook::Prolog && job.end_ns.is_none());
+            self.jobs.iter().filter(|((hook, _), job)| *hook == JobHook::Prolog && job.over_ns().is_none());
         with_gpus.map(|(_, job)| job)
     }
 }
 
-/// Forgets the job that ended first; whether one has.
+/// Takes all GPUs from the jobs that have one of those of a new job: Slurm gives a GPU away when the job that had it is over.
+fn supersede(jobs: &mut BTreeMap<(JobHook, String), KnownJob>, told: &ToldJob, now: Moment) {
+    let given: Vec<&str> = told.facts.gpu_names().collect();
+    for ((hook, _), job) in jobs {
+        let has_one = || job.told.facts.gpu_names().any(|gpu| given.contains(&gpu));
+        if *hook == JobHook::Prolog && job.over_ns().is_none() && has_one() {
+            job.superseded_ns = Some(now.wall_ns);
+            job.heard_ns = now.mono_ns;
+        }
+    }
+}
+
+/// Forgets the job that was over first; whether one was.
 fn forget_one(jobs: &mut BTreeMap<(JobHook, String), KnownJob>) -> bool {
-    let ended = jobs.iter().filter_map(|(key, job)| Some((job.end_ns?, key)));
-    let first = ended.min().map(|(_, key)| key.clone());
+    let over = jobs.iter().filter_map(|(key, job)| Some((job.over_ns()?, key)));
+    let first = over.min().map(|(_, key)| key.clone());
     first.is_some_and(|key| jobs.remove(&key).is_some())
 }
 
@@ -164,30 +187,42 @@ impl KnownJob {
     fn of(told: ToldJob, before: Option<Self>, begun_ns: Option<i64>, now: Moment) -> Self {
         let begins_ns = (!told.is_over).then_some(now.wall_ns);
         let ends_ns = told.is_over.then_some(now.wall_ns);
-        let (as_of_ns, heard_ns, published) = (now.wall_ns, now.mono_ns, None);
-        let Some(before) = before else {
-            let start_ns = begun_ns.or(begins_ns);
-            return Self { told, start_ns, end_ns: ends_ns, as_of_ns, heard_ns, published };
+        let new = |told, start_ns, end_ns| Self {
+            told,
+            start_ns,
+            end_ns,
+            superseded_ns: None,
+            as_of_ns: now.wall_ns,
+            heard_ns: now.mono_ns,
+            published: None,
         };
+        let Some(before) = before else { return new(told, begun_ns.or(begins_ns), ends_ns) };
         let told = ToldJob {
             facts: before.told.facts.and(told.facts),
             array_task: told.array_task.or(before.told.array_task),
             exit_code: told.exit_code.or(before.told.exit_code),
             ..told
         };
-        let start_ns = before.start_ns.or(begins_ns);
-        Self { told, start_ns, end_ns: before.end_ns.or(ends_ns), as_of_ns, heard_ns, published }
+        new(told, before.start_ns.or(begins_ns), before.end_ns.or(ends_ns))
+    }
+
+    /// Since when it does not run any more.
+    fn over_ns(&self) -> Option<i64> {
+        self.end_ns.or(self.superseded_ns)
     }
 
     fn is_kept(&self, now: Moment) -> bool {
-        let kept_ns = if self.end_ns.is_some() { ENDED_KEPT_NS } else { RUNNING_KEPT_NS };
+        let kept_ns = if self.over_ns().is_some() { ENDED_KEPT_NS } else { RUNNING_KEPT_NS };
         now.mono_ns - self.heard_ns < kept_ns
     }
 
-    /// The time of its row, if that is to be published now: the hour in which it runs, or ended.
+    /// The time of its row, if that is to be published now: the hour in which it runs, or ended. Of one whose end nobody has told there is
+    /// nothing to say any more.
     fn due(&mut self, now: Moment) -> Option<i64> {
-        let at_ns = self.end_ns.unwrap_or(now.wall_ns);
-        let row_ns = at_ns - at_ns.rem_euclid(HOUR_NS);
+        if self.superseded_ns.is_some() {
+            return None;
+        }
+        let row_ns = hour_of(self.end_ns.unwrap_or(now.wall_ns));
         let is_told = self.published.is_some_and(|(published_ns, told_ns)| {
             told_ns == row_ns && now.mono_ns - published_ns < AGAIN_NS
         });

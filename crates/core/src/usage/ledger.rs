@@ -21,7 +21,7 @@ use foldhash::fast::RandomState;
 
 use self::account::Account;
 use self::columns::Columns;
-pub(super) use self::line::hour_of;
+pub use self::line::hour_of;
 pub(super) use self::part::{EQUAL, PROCESS_TIME};
 use self::part::{Parts, Slice};
 pub use self::sharing::{NOBODY, ProcessOwner, Sharing, UNOBSERVED};

@@ -179,8 +179,38 @@ fn a_job_holds_its_gpus_between_prolog_and_epilog_and_the_newest_counts() {
     jobs.hear(told(JobHook::Controller, "9", &[("SLURM_JOB_GPUS", "1")]), at(5));
     assert_eq!(held(6).as_deref(), Some("8"), "only a prolog gives");
     jobs.hear(told(JobHook::Epilog, "8", &[]), at(7));
-    jobs.hear(told(JobHook::Epilog, "7", &[]), at(8));
-    assert_eq!(held(9), None);
+    assert_eq!(held(8), None, "7 has lost what was given to another");
+    jobs.hear(told(JobHook::Epilog, "7", &[]), at(9));
+    assert_eq!(held(10), None);
+    let late = shown(jobs.due(at(11)).as_ref(), "step");
+    assert!(late.contains(&row("7", "epilog", "ended", Some(WHOLE), [Some(1), Some(9)])), "{late:?}");
+}
+
+#[test]
+fn a_job_whose_gpu_another_one_is_given_is_over_and_begins_anew_with_its_next_prolog() {
+    let jobs = jobs();
+    let on_gpu = |id: &str| told(JobHook::Prolog, id, &[("SLURM_JOB_GPUS", "0,1")]);
+    jobs.hear(on_gpu("7"), at(0));
+    assert_eq!(jobs.due(at(1)).map(|batch| batch.rows()), Some(1));
+    jobs.hear(told(JobHook::Prolog, "8", &[("SLURM_JOB_GPUS", "1")]), at(100));
+    jobs.hear(told(JobHook::Prolog, "9", &[("SLURM_JOB_GPUS", "11")]), at(101));
+    let running = |id: &str, start| row(id, "prolog", "running", Some(WHOLE), [Some(start), None]);
+    let shown_at = |second| shown(jobs.due(at(second)).as_ref(), "step");
+    assert_eq!(shown_at(700), [running("8", 100), running("9", 101)]);
+    jobs.hear(on_gpu("7"), at(800));
+    assert_eq!(shown_at(1_400), [running("7", 800), running("9", 101)], "8 had a GPU of those");
+    jobs.hear(on_gpu("7"), at(1_500));
+    assert_eq!(shown_at(1_501), [running("7", 1_500)]);
+}
+
+#[test]
+fn many_jobs_are_told_of_in_several_batches() {
+    let jobs = jobs();
+    for id in 0..1_200 {
+        jobs.hear(told(JobHook::Controller, &id.to_string(), &[]), at(0));
+    }
+    let rows = || jobs.due(at(1)).map(|batch| batch.rows());
+    assert_eq!([rows(), rows(), rows(), rows()], [Some(500), Some(500), Some(200), None]);
 }
 
 #[test]
@@ -194,4 +224,18 @@ fn of_too_many_jobs_those_that_have_ended_make_room() {
     assert!(!jobs.hear(told(JobHook::Prolog, "20001", &[]), at(3)));
     assert!(jobs.hear(told(JobHook::Prolog, "20000", &[]), at(4)), "it is known");
     assert!(jobs.hear(told(JobHook::Epilog, "2", &[]), at(5)));
+}
+
+#[test]
+fn of_too_many_jobs_those_whose_gpus_others_have_make_room() {
+    let jobs = jobs();
+    let with_gpu = |id: usize, gpu: &str| told(JobHook::Prolog, &id.to_string(), &[("SLURM_JOB_GPUS", gpu)]);
+    for id in 1..=2 {
+        assert!(jobs.hear(with_gpu(id, "0"), at(0)));
+    }
+    for id in 3..=JOBS_MAX {
+        assert!(jobs.hear(told(JobHook::Prolog, &id.to_string(), &[]), at(1)));
+    }
+    assert!(jobs.hear(told(JobHook::Prolog, "20000", &[]), at(2)), "job 1 is over");
+    assert!(!jobs.hear(told(JobHook::Prolog, "20001", &[]), at(3)));
 }

@@ -110,6 +110,6 @@ impl Line {
 }
 
 /// The start of the hour of an instant.
-pub(in crate::usage) fn hour_of(time_ns: i64) -> i64 {
+pub fn hour_of(time_ns: i64) -> i64 {
     time_ns.div_euclid(HOUR_NS).saturating_mul(HOUR_NS)
 }
