@@ -67,7 +67,7 @@ fn pod(name: &str, namespace: &str, containers: &[Vec<u8>]) -> Vec<u8> {
 
 fn owner(pod: &str, namespace: &str, container: &str) -> Owner {
     let text = |text: &str| Some(Arc::from(text));
-    Owner { pod: text(pod), namespace: text(namespace), container: text(container), job: None }
+    Owner { pod: text(pod), namespace: text(namespace), container: text(container), ..Owner::default() }
 }
 
 /// Answers every `List` with the same.

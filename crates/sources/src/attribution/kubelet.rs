@@ -144,7 +144,7 @@ fn owners_in(answer: message::ListPodResourcesResponse, machine: &Machine) -> Ho
                 pod: name.clone(),
                 namespace: namespace.clone(),
                 container: text(container.name),
-                job: None,
+                ..Owner::default()
             };
             let by_plugins = container.devices.iter().flat_map(|devices| {
                 devices.device_ids.iter().map(|id| (devices.resource_name.as_str(), id.as_str()))

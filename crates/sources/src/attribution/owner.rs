@@ -30,6 +30,8 @@ pub struct Owner {
     pub container: Option<Arc<str>>,
     /// Job of a batch system such as Slurm.
     pub job: Option<Arc<str>>,
+    /// Whether a process alone says this of itself: whoever gave the GPU out counts before it.
+    pub is_claimed: bool,
 }
 
 impl Owner {

@@ -145,8 +145,8 @@ impl Ownership {
         Unresolved::ALL.map(|cause| (cause.as_str(), counts.get(cause as usize).copied().unwrap_or_default()))
     }
 
-    /// Takes the GPUs that a batch system has given to jobs, in place of all that it had given before. On a GPU where a process tells its
-    /// job, that counts.
+    /// Takes the GPUs that a batch system has given to jobs, in place of all that it had given before. On a GPU where a process is in the
+    /// cgroup of a job, that counts; what a process claims of itself does not.
     pub fn allot(&self, allotted: Vec<(GpuName, Owner)>) {
         let answers = self.answers();
         *self.allotted.lock().unwrap_or_else(PoisonError::into_inner) = allotted;
@@ -328,10 +328,14 @@ impl Ownership {
         self.publish(&answers);
     }
 
+    /// Merges the answers: first what the kubelet and the kernel say, then what a batch system has given, then what processes claim.
     fn publish(&self, answers: &[OwnerAnswer]) {
-        let asked = answers.iter().flat_map(|answer| &answer.owners);
+        let asked = |is_claimed| {
+            let owners = answers.iter().flat_map(|answer| &answer.owners);
+            owners.filter(move |(_, owner)| owner.is_claimed == is_claimed)
+        };
         let allotted = self.allotted.lock().unwrap_or_else(PoisonError::into_inner);
-        self.owners.replace(asked.chain(allotted.iter()).cloned().collect());
+        self.owners.replace(asked(false).chain(allotted.iter()).chain(asked(true)).cloned().collect());
     }
 }
 
@@ -429,7 +433,7 @@ mod tests {
     }
 
     #[test]
-    fn a_gpu_is_a_jobs_from_its_allotment_and_what_a_process_shows_counts_before_that() {
+    fn a_gpu_is_a_jobs_from_its_allotment_which_a_cgroup_overrules_and_no_claim() {
         let ownership = Ownership::new();
         let gpu = Arc::new(Identity::default().with(IdentityColumn::Uuid, "GPU-1").unwrap());
         let of = |job: &str| {
@@ -441,10 +445,18 @@ mod tests {
         ownership.expect(1, SLURM, Moment::now());
         ownership.take(1, Moment::now(), Ok(Vec::new()), None);
         assert_eq!(held().as_deref(), Some("4711"), "it holds the GPU without a process");
-        ownership.take(1, Moment::now(), Ok(of("4712")), None);
-        assert_eq!(held().as_deref(), Some("4712"));
-        ownership.take(1, Moment::now(), Ok(Vec::new()), None);
+        let mut both = of("999");
+        both[0].1.is_claimed = true;
+        ownership.take(1, Moment::now(), Ok(both.clone()), None);
+        assert_eq!(held().as_deref(), Some("4711"), "anybody can claim a job");
+        both.extend(of("4712"));
+        ownership.take(1, Moment::now(), Ok(both.clone()), None);
+        assert_eq!(held().as_deref(), Some("4712"), "the kernel says whose process it is");
+        both.truncate(1);
+        ownership.take(1, Moment::now(), Ok(both), None);
         ownership.allot(Vec::new());
+        assert_eq!(held().as_deref(), Some("999"), "nothing better is known");
+        ownership.take(1, Moment::now(), Ok(Vec::new()), None);
         assert_eq!(held(), None);
     }
 

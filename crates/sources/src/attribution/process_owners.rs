@@ -183,5 +183,8 @@ mod tests {
         assert_eq!(told(free.of_process(7)), "kim");
         assert_eq!([&kubelet, &slurm].map(|owners| told(owners.of_process(7))), ["nobody"; 2]);
         assert_eq!(told(slurm.of_process(8)), "///4711");
+        machine.write("proc/9/cgroup", "0::/user.slice/user-1000.slice/user@1000.service/slurm/job_5\n");
+        machine.write("proc/9/environ", "SLURM_JOB_ID=999\0");
+        assert_eq!(told(slurm.of_process(9)), "nobody", "a process cannot work for whom it likes");
     }
 }

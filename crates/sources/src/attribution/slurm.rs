@@ -3,8 +3,8 @@
 //! Slurm puts every process of a job into a cgroup named after it: `…/slurm/uid_1000/job_4711/step_0`
 //! (version 1, also `slurm_NODE`), `…/slurmstepd.scope/job_4711/step_0` (version 2, also
 //! `NODE_slurmstepd.scope`). If it does not manage cgroups, the process's environment has `SLURM_JOB_ID`, for
-//! readers with the right (the same user, or `CAP_SYS_PTRACE`). A job that does nothing yet is known by Slurm's own hooks alone
-//! ([`gpus`]).
+//! readers with the right (the same user, or `CAP_SYS_PTRACE`). Anybody can write that there, so it is a claim, which Slurm's hooks
+//! overrule. A job that does nothing yet is known by those hooks alone ([`gpus`]).
 
 use std::fs::File;
 use std::io::Read;
@@ -23,6 +23,8 @@ const JOB_LEN_MAX: usize = 20;
 const GPUS_MAX: usize = 128;
 /// Most cgroups of a folder that are read; a system has some hundred services.
 const FOLDERS_MAX: usize = 10_000;
+/// The cgroup in which users may make cgroups of any name.
+const USERS: &str = "user.slice";
 const VARIABLE: &[u8] = b"SLURM_JOB_ID=";
 
 /// Finds the jobs of processes in a procfs.
@@ -53,26 +55,33 @@ impl Slurm {
     /// The jobs that hold the GPUs of these processes. Of several jobs on one GPU the one whose processes
     /// hold the most memory comes first.
     pub fn owners(&self, processes: &[GpuProcess]) -> Vec<(GpuName, Owner)> {
-        let mut jobs: Vec<(Arc<str>, Arc<str>, i64)> = Vec::new();
+        let mut jobs: Vec<(Arc<str>, Owner, i64)> = Vec::new();
         for process in processes {
-            let (Some(job), Some(gpu)) = (self.job(process.pid), process.gpu.key()) else { continue };
+            let (Some(owner), Some(gpu)) = (self.owner(process.pid), process.gpu.key()) else { continue };
             let memory = process.memory_mb.unwrap_or(0);
-            match jobs.iter_mut().find(|(known_gpu, known, _)| *known_gpu == gpu && **known == *job) {
+            match jobs.iter_mut().find(|(known_gpu, known, _)| *known_gpu == gpu && *known == owner) {
                 Some((_, _, sum)) => *sum += memory,
-                None => jobs.push((gpu, job.into(), memory)),
+                None => jobs.push((gpu, owner, memory)),
             }
         }
-        jobs.sort_by(|a, b| (&a.0, -a.2, &a.1).cmp(&(&b.0, -b.2, &b.1)));
-        let owner = |job| Owner { job: Some(job), ..Owner::default() };
-        jobs.into_iter().map(|(gpu, job, _)| (GpuName::Uuid(gpu), owner(job))).collect()
+        jobs.sort_by(|a, b| (&a.0, -a.2, &a.1.job).cmp(&(&b.0, -b.2, &b.1.job)));
+        jobs.into_iter().map(|(gpu, owner, _)| (GpuName::Uuid(gpu), owner)).collect()
     }
 
-    /// The job of a process; none if it has none, has ended, or cannot be read.
+    /// The job into whose cgroup Slurm has put a process; none if it has none, has ended, or cannot be read.
     pub fn job(&self, pid: u32) -> Option<String> {
-        let process = self.procfs.join(pid.to_string());
-        let from_cgroup = || job_in_cgroup(&String::from_utf8_lossy(&read(&process.join("cgroup"))?));
-        let from_environment = || job_in_environment(&read(&process.join("environ"))?);
-        from_cgroup().or_else(from_environment)
+        job_in_cgroup(&String::from_utf8_lossy(&self.read(pid, "cgroup")?))
+    }
+
+    /// The job of a process, by its cgroup or else by what it claims.
+    fn owner(&self, pid: u32) -> Option<Owner> {
+        let of = |job: String, is_claimed| Owner { job: Some(job.into()), is_claimed, ..Owner::default() };
+        let put = self.job(pid).map(|job| of(job, false));
+        put.or_else(|| Some(of(job_in_environment(&self.read(pid, "environ")?)?, true)))
+    }
+
+    fn read(&self, pid: u32, file: &str) -> Option<Vec<u8>> {
+        read(&self.procfs.join(pid.to_string()).join(file))
     }
 }
 
@@ -87,11 +96,14 @@ fn is_slurm(name: &str) -> bool {
     name.starts_with("slurm") || name.ends_with("slurmstepd.scope")
 }
 
-/// The job in `/proc/<pid>/cgroup`: `hierarchy:controllers:path` a line.
+/// The job in `/proc/<pid>/cgroup`: `hierarchy:controllers:path` a line. What a user has named is none.
 fn job_in_cgroup(text: &str) -> Option<String> {
     text.lines().find_map(|line| {
         let path = line.splitn(3, ':').nth(2)?;
         let parts = path.split('/');
+        if parts.clone().any(|part| part == USERS) {
+            return None;
+        }
         let below =
             parts.skip_while(|part| !(part.starts_with("slurm") || part.ends_with("slurmstepd.scope")));
         below.skip(1).find_map(|part| job_number(part.strip_prefix("job_")?))
@@ -157,6 +169,9 @@ mod tests {
             ("11:devices:/slurm/uid_1000/job_815/step_0/task_3\n1:name=systemd:/x\n", Some("815")),
             ("4:memory:/\n3:cpuset:/slurm_node7/uid_0/job_9/step_extern\n", Some("9")),
             ("0::/user.slice/user-1000.slice/session-3.scope\n", None),
+            ("0::/user.slice/user-1000.slice/user@1000.service/slurm/job_5\n", None),
+            ("0::/../../user.slice/user-1000.slice/user@1000.service/x_slurmstepd.scope/job_5\n", None),
+            ("1:name=systemd:/user.slice/slurm/job_5\n4:memory:/slurm/uid_0/job_9\n", Some("9")),
             ("0::/home/job_7/slurm\n", None),
             ("0::/slurm/uid_1/job_/step_0\n", None),
             ("0::/slurm/uid_1/job_7x/step_0\n", None),
@@ -238,10 +253,11 @@ mod tests {
             process("GPU-b", 13, Some(9000)),
             process("GPU-c", 99, Some(1)),
         ]);
-        let job = |gpu: &str, job: &str| {
-            (GpuName::Uuid(gpu.into()), Owner { job: Some(job.into()), ..Owner::default() })
+        let job = |gpu: &str, job: &str, is_claimed| {
+            (GpuName::Uuid(gpu.into()), Owner { job: Some(job.into()), is_claimed, ..Owner::default() })
         };
-        assert_eq!(owners, [job("GPU-a", "2"), job("GPU-a", "1"), job("GPU-b", "1")]);
+        assert_eq!(owners, [job("GPU-a", "2", true), job("GPU-a", "1", false), job("GPU-b", "1", false)]);
+        assert_eq!([10, 11, 12].map(|pid| slurm.job(pid)), [Some("1".to_owned()), None, None]);
     }
 
     proptest! {
