@@ -48,10 +48,10 @@ struct CollectorApi {
     started: Instant,
 }
 
-/// The paths of a collector that fills that history.
-pub fn router(history: Arc<dyn History>, view: Arc<dyn CollectorView>) -> Router {
+/// The paths of a collector that fills that history. A question takes one of the `queries` while its answer is computed; so may others who
+/// ask the same history.
+pub fn router(history: Arc<dyn History>, queries: Arc<Semaphore>, view: Arc<dyn CollectorView>) -> Router {
     let limits = Limits::default();
-    let queries = Arc::new(Semaphore::new(limits.queries));
     let vitals: Arc<dyn Vitals> = Arc::clone(&view) as _;
     Router::new()
         .route("/stats", get(stats))

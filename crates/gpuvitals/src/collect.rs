@@ -89,8 +89,8 @@ async fn serve(
     let sender = send(config, &view, gpus)?;
     let stop_api = CancellationToken::new();
     let queries = Arc::new(Semaphore::new(Limits::default().queries));
-    let calls = gpuvitals_remote::serve(Arc::clone(&store), queries, &stop_api).await;
-    let app = collector::router(store, view).merge(calls);
+    let calls = gpuvitals_remote::serve(Arc::clone(&store), Arc::clone(&queries), &stop_api).await;
+    let app = collector::router(store, queries, view).merge(calls);
     let api_terms = gpuvitals_listener::Terms { access, ..gpuvitals_listener::Terms::new(meter) };
     let mut server = tokio::spawn(gpuvitals_listener::serve(socket, app, api_terms, stop_api.clone()));
     let mut workers = Workers::start(&config.collector, &member, Arc::clone(&sink), progress).await?;

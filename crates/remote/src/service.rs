@@ -10,7 +10,7 @@ use futures_util::{Stream, StreamExt, stream};
 use gpuvitals_core::history::{Fleet, History, Part, Rows, fleet_as_of, spelling};
 use gpuvitals_core::{Batch, Status as Health, clock, wire};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, SemaphorePermit};
-use tokio::time::{Instant, MissedTickBehavior, interval};
+use tokio::time::{Instant, MissedTickBehavior, interval, timeout};
 use tokio_util::sync::CancellationToken;
 use tonic::codegen::Service;
 use tonic::{Request, Response, Status};
@@ -23,6 +23,8 @@ use crate::{border, buckets, refusal, usage, v1};
 
 /// Calls that follow rows at a time, and calls that watch; each holds a stream open.
 const FOLLOWERS_MAX: usize = 256;
+/// Longest wait for a turn, as long as one by HTTP waits unless told otherwise.
+const TURN_WITHIN: Duration = Duration::from_secs(15);
 /// GPUs of one message.
 const PART_GPUS: usize = 200;
 /// Rows of one message.
@@ -35,7 +37,8 @@ const STATE_EVERY: Duration = Duration::from_secs(5);
 const NAME: &str = "gpuvitals.history.v1.History";
 
 /// The paths of a history on the network: the service itself, reflection and health. A question takes one of the `queries` while its answer
-/// is computed, and waits for one; so may others who ask the same history. Streams end with `UNAVAILABLE` at `stop`.
+/// is computed, and waits for one, not for long; so may others who ask the same history. Streams, and the wait for a turn, end with
+/// `UNAVAILABLE` at `stop`.
 pub async fn serve(history: Arc<dyn History>, queries: Arc<Semaphore>, stop: &CancellationToken) -> Router {
     let (reporter, health) = tonic_health::server::health_reporter();
     reporter.set_service_status(NAME, ServingStatus::Serving).await;
@@ -122,10 +125,26 @@ fn permit(of: &Arc<Semaphore>) -> Result<OwnedSemaphorePermit, Status> {
         .map_err(|_| Status::resource_exhausted(format!("{FOLLOWERS_MAX} calls follow this history already")))
 }
 
+fn stops() -> Status {
+    Status::unavailable("the service stops")
+}
+
+async fn turn<'a>(queries: &'a Semaphore, stop: &CancellationToken) -> Result<SemaphorePermit<'a>, Status> {
+    tokio::select! {
+        // What waits for nothing is answered until the end.
+        biased;
+        turn = timeout(TURN_WITHIN, queries.acquire()) => match turn {
+            Ok(turn) => turn.map_err(|_| stops()),
+            Err(_) => Err(Status::unavailable("too many questions are answered at the same time; try again")),
+        },
+        () = stop.cancelled() => Err(stops()),
+    }
+}
+
 impl CallAnswers {
     /// The turn of a question. It ends with the computing: whoever is slow to take an answer holds up nobody.
     async fn turn(&self) -> Result<SemaphorePermit<'_>, Status> {
-        self.queries.acquire().await.map_err(|_| Status::unavailable("the service stops"))
+        turn(&self.queries, &self.stop).await
     }
 
     /// A stream that ends with the service.
@@ -134,7 +153,7 @@ impl CallAnswers {
         permit: OwnedSemaphorePermit,
         stream: impl Stream<Item = Result<T, Status>> + Send + 'static,
     ) -> Response<Parts<T>> {
-        let end = stream::once(async { Err(Status::unavailable("the service stops")) });
+        let end = stream::once(async { Err(stops()) });
         let stream = stream.take_until(self.stop.clone().cancelled_owned()).chain(end);
         Response::new(Box::pin(stream.map(move |item| {
             let _held = &permit;
@@ -285,6 +304,22 @@ mod tests {
     use std::sync::atomic::{AtomicUsize, Ordering};
 
     use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_question_waits_for_its_turn_until_the_end_of_the_service_and_never_for_long() {
+        let (queries, stop) = (Semaphore::new(1), CancellationToken::new());
+        let first = turn(&queries, &stop).await.unwrap();
+        let began = Instant::now();
+        let late = turn(&queries, &stop).await.unwrap_err();
+        assert!(late.code() == tonic::Code::Unavailable && began.elapsed() >= TURN_WITHIN, "{late}");
+        assert!(late.message().contains("try again"), "{late}");
+        let began = Instant::now();
+        let (ended, ()) = tokio::join!(turn(&queries, &stop), async { stop.cancel() });
+        assert_eq!(ended.unwrap_err().message(), "the service stops");
+        assert_eq!(began.elapsed(), Duration::ZERO);
+        drop(first);
+        assert!(turn(&queries, &stop).await.is_ok(), "one that is free is taken to the end");
+    }
 
     #[tokio::test]
     async fn nothing_is_made_of_an_answer_that_nobody_takes_any_more() {

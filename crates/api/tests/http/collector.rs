@@ -10,6 +10,7 @@ use gpuvitals_listener::{Meter, Terms, Vitals, serve};
 use gpuvitals_store::{Store, StoreConfig};
 use serde_json::json;
 use tokio::net::TcpListener;
+use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
 use crate::client::request;
@@ -43,7 +44,11 @@ async fn started() -> (SocketAddr, Arc<Collector>, CancellationToken, Store, tem
     let address = listener.local_addr().unwrap();
     let view = Arc::new(Collector(Mutex::new(Health::healthy(0))));
     let shutdown = CancellationToken::new();
-    let app = router(Arc::new(store.clone()), Arc::clone(&view) as Arc<dyn CollectorView>);
+    let app = router(
+        Arc::new(store.clone()),
+        Arc::new(Semaphore::new(1)),
+        Arc::clone(&view) as Arc<dyn CollectorView>,
+    );
     let terms = Terms::new(Arc::new(Meter::new("collector")));
     tokio::spawn(serve(listener, app, terms, shutdown.clone()));
     (address, view, shutdown, store, dir)

@@ -13,6 +13,7 @@ use gpuvitals_core::history::{
 use gpuvitals_listener::{Access, Meter, Terms};
 use gpuvitals_store::Store;
 use tokio::net::TcpListener;
+use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
 use crate::client::{Events, request};
@@ -138,7 +139,7 @@ async fn a_collector_says_what_its_fleet_lacks() {
     let view: Arc<dyn CollectorView> = Arc::new(Collector(Mutex::new(Health::healthy(0))));
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
-    let app = router(Arc::new(Partial(world.store.clone())), view);
+    let app = router(Arc::new(Partial(world.store.clone())), Arc::new(Semaphore::new(1)), view);
     let terms = Terms::new(Arc::new(Meter::new("collector")));
     let shutdown = CancellationToken::new();
     tokio::spawn(gpuvitals_listener::serve(listener, app, terms, shutdown.clone()));
