@@ -71,7 +71,9 @@ impl Drop for FaultySysfs {
     fn drop(&mut self) {
         // The end of its input ends it.
         self.rules = None;
-        waiting::ended(&mut self.child);
+        waiting::clean_up(|| {
+            waiting::ended(&mut self.child);
+        });
     }
 }
 

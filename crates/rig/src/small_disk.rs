@@ -4,6 +4,7 @@ use std::path::Path;
 use std::process::Command;
 
 use crate::program::Finished as _;
+use crate::waiting;
 
 /// A file system in memory, until it is dropped.
 #[derive(Debug)]
@@ -26,6 +27,6 @@ impl<'a> SmallDisk<'a> {
 
 impl Drop for SmallDisk<'_> {
     fn drop(&mut self) {
-        drop(Command::new("umount").arg("-l").arg(self.0).finished());
+        waiting::clean_up(|| drop(Command::new("umount").arg("-l").arg(self.0).finished()));
     }
 }

@@ -2,6 +2,7 @@
 
 use std::fmt::Debug;
 use std::io::Read;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::process::{Child, ExitStatus, Output};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
 use std::time::{Duration, Instant};
@@ -104,6 +105,16 @@ pub fn ended(child: &mut Child) -> ExitStatus {
     end_of(&name, child)
 }
 
+/// Cleans up after a test. What fails there fails the test, unless it has failed before: two panics at once would end all tests of
+/// the program.
+pub(crate) fn clean_up(work: impl FnOnce()) {
+    if let Err(why) = catch_unwind(AssertUnwindSafe(work))
+        && !std::thread::panicking()
+    {
+        resume_unwind(why);
+    }
+}
+
 fn named(child: &Child) -> String {
     format!("process {}", child.id())
 }
@@ -118,4 +129,31 @@ fn end_of(name: &str, child: &mut Child) -> ExitStatus {
     }
     let child = Killed(child);
     until(&format!("the end of {name}"), || child.0.try_wait().unwrap(), Option::is_some).unwrap()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    struct Unclean;
+
+    impl Drop for Unclean {
+        fn drop(&mut self) {
+            clean_up(|| panic!("it never came"));
+        }
+    }
+
+    #[test]
+    fn cleaning_up_fails_a_test_and_not_the_one_that_has_failed() {
+        let end = |fails: bool| {
+            let test = move || {
+                let _unclean = Unclean;
+                assert!(!fails, "the test fails");
+            };
+            let why = std::thread::spawn(test).join().unwrap_err();
+            why.downcast_ref::<&str>().map(|why| (*why).to_owned())
+        };
+        assert_eq!(end(false).as_deref(), Some("it never came"));
+        assert_eq!(end(true).as_deref(), Some("the test fails"));
+    }
 }
