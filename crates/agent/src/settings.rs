@@ -20,6 +20,8 @@ const OWN_PATHS: [&str; 4] = ["/", "/health", "/healthz", "/readyz"];
 
 /// A setting that is as the machine is.
 const AUTO: &str = "auto";
+/// Words for no socket: YAML reads a bare `off` as `false`.
+const NO_SOCKET: [&str; 3] = ["off", "false", ""];
 
 settings! {
     /// The metrics of a node: `gpuvitals agent`
@@ -42,7 +44,7 @@ settings! {
         /// end stands for anything
         pub node_labels: Vec<String> = ["nvidia.com/*", "amd.com/*", "beta.amd.com/*", "kubernetes.io/hostname",
             "node.kubernetes.io/instance-type", "topology.kubernetes.io/region", "topology.kubernetes.io/zone"];
-        /// Socket on which hooks of Slurm tell of jobs: auto (/run/gpuvitals/agent.sock, if that folder exists), off, or a path
+        /// Socket on which hooks of Slurm tell of jobs: auto (/run/gpuvitals/agent.sock, if that folder exists), off, or an absolute path
         pub socket: String = "auto";
         /// Longest time of a row on its way to the queue, if message_queue.address names one
         pub publish_interval: Duration = "5s", from "100ms" to "1h", also "COLLECTION_INTERVAL";
@@ -92,6 +94,11 @@ impl AgentSettings {
             let why = format!("{} bytes are too few; 8MiB is the least on disk", self.spool_max.0);
             return Err(Refusal::new("agent.spool_max", why));
         }
+        let socket = self.socket.as_str();
+        if socket != AUTO && !NO_SOCKET.contains(&socket) && !Path::new(socket).is_absolute() {
+            let why = format!("{socket:?} is not possible; write auto, off or an absolute path");
+            return Err(Refusal::new("agent.socket", why));
+        }
         Ok(())
     }
 
@@ -128,7 +135,7 @@ impl AgentSettings {
     /// another.
     pub(crate) fn hook_socket(&self, machine: &Machine) -> Option<PathBuf> {
         match self.socket.as_str() {
-            "off" | "false" | "" => None,
+            word if NO_SOCKET.contains(&word) => None,
             AUTO => {
                 let socket = PathBuf::from(HOOK_SOCKET);
                 let has_folder = socket.parent().is_some_and(Path::is_dir);
@@ -166,6 +173,12 @@ mod tests {
         };
         for path in ["metrics", "/healthz", "/a b"] {
             check(&[("agent.metrics_path", json!(path))], "agent.metrics_path: ");
+        }
+        for socket in ["on", "Auto", "agent.sock", "./run/agent.sock"] {
+            check(&[("agent.socket", json!(socket))], "agent.socket: ");
+        }
+        for socket in ["auto", "off", "/run/other/agent.sock"] {
+            assert!(AgentSettings::of(&[("agent.socket", json!(socket))]).is_ok(), "{socket}");
         }
         check(&[("agent.interval", json!("10ms"))], "1s to 1h");
         check(&[("agent.metrics", json!("some"))], "none of basic, standard, all");
