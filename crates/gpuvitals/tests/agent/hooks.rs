@@ -6,7 +6,6 @@ use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::Path;
 
-use gpuvitals_core::clock;
 use gpuvitals_rig::program::Finished as _;
 use gpuvitals_rig::{gpuvitals, waiting};
 
@@ -32,16 +31,13 @@ fn agent(node: &Node, more: &[&str]) -> Agent {
     node.agent_in(more, &[("GPUVITALS_AGENT_SOCKET", socket.to_str().unwrap()), brisk])
 }
 
-/// What a hook says on standard error. It always ends with 0, and soon.
+/// What a hook says on standard error. It always ends with 0.
 fn hook(socket: &Path, name: &str, environment: &[(&str, &str)]) -> String {
-    let began_ns = clock::mono_ns();
     let output = gpuvitals!()
         .args(["jobs", "hook", name, "--socket", socket.to_str().unwrap()])
         .envs(environment.iter().copied())
         .finished()
         .unwrap();
-    let took_ns = clock::mono_ns() - began_ns;
-    assert!(took_ns < 5_000_000_000, "a second, and the start of a program on a busy machine: {took_ns} ns");
     assert_eq!((output.status.code(), output.stdout.len()), (Some(0), 0));
     let said = String::from_utf8(output.stderr).unwrap();
     assert!(said.lines().count() <= 1, "{said}");
