@@ -22,10 +22,13 @@ pub(crate) enum Heard {
     Late,
     /// Too many jobs are known.
     Full,
+    /// The system gave no connection for it.
+    Failed,
 }
 
 impl Heard {
-    const ALL: [Self; 5] = [Self::Taken, Self::Stranger, Self::Malformed, Self::Late, Self::Full];
+    const ALL: [Self; 6] =
+        [Self::Taken, Self::Stranger, Self::Malformed, Self::Late, Self::Full, Self::Failed];
 
     fn name(self) -> &'static str {
         match self {
@@ -34,6 +37,7 @@ impl Heard {
             Self::Malformed => "malformed",
             Self::Late => "late",
             Self::Full => "full",
+            Self::Failed => "failed",
         }
     }
 }

@@ -1,8 +1,9 @@
 //! The socket on which hooks tell of jobs: for root and the agent's own user, a message a connection, none for long.
 
 use std::collections::VecDeque;
+use std::fs::{File, OpenOptions, TryLockError};
 use std::io;
-use std::os::unix::fs::{FileTypeExt, PermissionsExt};
+use std::os::unix::fs::{FileTypeExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -27,7 +28,7 @@ const PATIENCE: Duration = Duration::from_secs(1);
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 /// Bytes that are read at once.
 const PIECE_LEN: usize = 4 << 10;
-/// Who may read and write the socket's file: its owner alone. The system does not ask this of root.
+/// Who may read and write the socket's file and its lock: their owner alone. The system does not ask this of root.
 const MODE: u32 = 0o600;
 
 /// Why the agent cannot listen for hooks.
@@ -56,6 +57,8 @@ pub enum SocketError {
 pub(crate) struct HookSocket {
     path: PathBuf,
     _serving: AbortOnDropHandle<()>,
+    /// Held until the socket's file is gone, so that no other agent takes the path meanwhile.
+    _lock: File,
 }
 
 impl HookSocket {
@@ -71,10 +74,10 @@ impl HookSocket {
     ) -> Result<Option<Self>, SocketError> {
         let Some(path) = settings.hook_socket(machine) else { return Ok(None) };
         match runtime.block_on(bind(&path)) {
-            Ok(listener) => {
+            Ok((listener, lock)) => {
                 tracing::info!(socket = %path.display(), "hooks of a batch system may tell of jobs");
                 let serving = AbortOnDropHandle::new(runtime.spawn(serve(listener, Arc::clone(jobs))));
-                Ok(Some(Self { path, _serving: serving }))
+                Ok(Some(Self { path, _serving: serving, _lock: lock }))
             }
             Err(error) if settings.is_hook_socket_auto() => {
                 tracing::warn!(error = gpuvitals_core::causes(&error), "no hook can tell of jobs");
@@ -92,19 +95,34 @@ impl Drop for HookSocket {
     }
 }
 
-/// Listens on a path. What an agent that was killed has left there is taken away.
-async fn bind(path: &Path) -> Result<UnixListener, SocketError> {
+/// Listens on a path, which nobody else does as long as its lock is held. What an agent that was killed has left there is taken away.
+async fn bind(path: &Path) -> Result<(UnixListener, File), SocketError> {
     let failed = |source| SocketError::Listen { path: path.to_owned(), source };
+    let taken = || SocketError::Taken { path: path.to_owned() };
+    let lock = lock_of(path).map_err(failed)?;
+    lock.try_lock().map_err(|error| match error {
+        TryLockError::WouldBlock => taken(),
+        TryLockError::Error(error) => failed(error),
+    })?;
     if std::fs::symlink_metadata(path).is_ok_and(|file| file.file_type().is_socket()) {
-        let found = tokio::time::timeout(PATIENCE, UnixStream::connect(path)).await;
-        if !matches!(&found, Ok(Err(error)) if error.kind() == io::ErrorKind::ConnectionRefused) {
-            return Err(SocketError::Taken { path: path.to_owned() });
+        // Whoever knows no lock may listen there, too.
+        match tokio::time::timeout(PATIENCE, UnixStream::connect(path)).await {
+            Ok(Err(error)) if error.kind() == io::ErrorKind::ConnectionRefused => {}
+            Ok(Err(error)) if error.kind() == io::ErrorKind::PermissionDenied => return Err(failed(error)),
+            _ => return Err(taken()),
         }
         std::fs::remove_file(path).map_err(failed)?;
     }
     let listener = UnixListener::bind(path).map_err(failed)?;
     std::fs::set_permissions(path, std::fs::Permissions::from_mode(MODE)).map_err(failed)?;
-    Ok(listener)
+    Ok((listener, lock))
+}
+
+/// The file beside a socket that is locked by whoever listens there. It stays: of one that is taken away two could hold the lock.
+fn lock_of(path: &Path) -> io::Result<File> {
+    let mut beside = path.as_os_str().to_owned();
+    beside.push(".lock");
+    OpenOptions::new().write(true).create(true).truncate(false).mode(MODE).open(beside)
 }
 
 /// Hears hooks, several at once: of too many the one that has been silent for longest is let go, so that nobody keeps the place of others.
@@ -114,7 +132,7 @@ async fn serve(listener: UnixListener, jobs: Arc<Jobs>) {
         let stream = match listener.accept().await {
             Ok((stream, _)) => stream,
             Err(error) => {
-                tracing::warn!(%error, "a hook's connection was not taken");
+                jobs.counts.note(Heard::Failed, &error.to_string());
                 tokio::time::sleep(ACCEPT_PAUSE).await;
                 continue;
             }
@@ -203,6 +221,25 @@ async fn tell(stream: &UnixStream, answer: &[u8]) -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[tokio::test]
+    async fn a_path_is_one_agents_as_long_as_it_holds_the_lock() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("agent.sock");
+        let is_taken = async || matches!(bind(&path).await, Err(SocketError::Taken { .. }));
+        let (listener, lock) = bind(&path).await.unwrap();
+        let mode = std::fs::metadata(folder.path().join("agent.sock.lock")).unwrap().permissions().mode();
+        assert_eq!(mode & 0o777, MODE);
+        drop(listener);
+        assert!(is_taken().await, "it still has the lock");
+        drop(lock);
+        let (listener, lock) = bind(&path).await.unwrap();
+        std::fs::remove_file(&path).unwrap();
+        assert!(is_taken().await, "a file that is gone gives no path away");
+        drop((listener, lock));
+        let _without_lock = UnixListener::bind(&path).unwrap();
+        assert!(is_taken().await, "another program listens");
+    }
 
     #[test]
     fn root_and_the_agents_own_user_may_tell_and_nobody_else() {
