@@ -28,17 +28,21 @@ pub use self::sharing::{NOBODY, ProcessOwner, Sharing, UNOBSERVED};
 use super::holders::HOLDING;
 use crate::batch::RowKeys;
 use crate::energy::EnergySource;
-use crate::{Batch, BatchBuilder, IdentityColumn, Origin, Table};
+use crate::{Batch, BatchBuilder, Identity, IdentityColumn, Origin, Table};
 
 /// Time between two rows about one holder, as the samples count it.
 const TOLD_EVERY_NS: u64 = 10_000_000_000;
 /// A GPU without a sample for so long is gone: what waits for its next ones is added up.
 const GONE_NS: u64 = 3_600_000_000_000;
+/// So many GPUs that are gone are known when they come back.
+const GONE_MAX: usize = 10_000;
 
 /// The sums of all GPUs of a process, from its samples in the order of their times.
 #[derive(Debug, Default)]
 pub struct Ledger {
     accounts: HashMap<Arc<str>, Account, RandomState>,
+    /// Run and last sample of those that are gone and may come back.
+    gone: HashMap<Arc<str>, Gone, RandomState>,
     /// Those to which nothing is added any more, until they are told.
     ended: Vec<Account>,
     origin: Origin,
@@ -50,6 +54,13 @@ pub struct Ledger {
     last_ns: i64,
     /// Whether a GPU has changed hands since then.
     has_changed: bool,
+}
+
+/// What stays known of a GPU that is gone.
+#[derive(Debug)]
+struct Gone {
+    run: i64,
+    last_ns: i64,
 }
 
 /// Who has the GPU of some rows, and of which GPU it is a MIG instance.
@@ -90,8 +101,11 @@ impl Ledger {
                 card.note_instance(key, slice, &whose.parts, time_ns, columns.own_peaks(row));
                 continue;
             }
-            let account = self.accounts.entry(Arc::clone(key));
-            let account = account.or_insert_with(|| Account::of(&batch.identity(row), 0));
+            let account = self.accounts.entry(Arc::clone(key)).or_insert_with(|| {
+                let identity = batch.identity(row);
+                let gone = self.gone.remove(key);
+                gone.map_or_else(|| Account::of(&identity, 0), |gone| gone.back(&identity, time_ns))
+            });
             if account.is_far_behind(time_ns) {
                 let anew = Account::of(&batch.identity(row), account.run + 1);
                 self.ended.push(std::mem::replace(account, anew));
@@ -133,8 +147,7 @@ impl Ledger {
         (self.told_ns, self.has_changed) = (self.last_ns, false);
         let mut builder = BatchBuilder::new(Table::GpuUsage);
         let started_ns = self.origin.started_ns;
-        let gone = |account: &Account| account.last_ns.abs_diff(self.last_ns) > GONE_NS;
-        self.ended.extend(self.accounts.extract_if(|_, account| gone(account)).map(|(_, account)| account));
+        self.forget_gone();
         for account in &mut self.ended {
             for gap in account.fold.end() {
                 account.note_gap(gap);
@@ -151,6 +164,28 @@ impl Ledger {
         self.ended.clear();
         self.told += 1;
         builder.finish(self.origin.clone(), self.told)
+    }
+
+    /// Ends the accounts of GPUs that are gone. After a sleep, or when the clock was set, that is each GPU whose samples come after
+    /// those of the first one.
+    fn forget_gone(&mut self) {
+        let last_ns = self.last_ns;
+        let is_gone = |account: &Account| account.last_ns.abs_diff(last_ns) > GONE_NS;
+        for (key, account) in self.accounts.extract_if(|_, account| is_gone(account)) {
+            if self.gone.len() < GONE_MAX {
+                self.gone.insert(key, Gone { run: account.run, last_ns: account.last_ns });
+            }
+            self.ended.push(account);
+        }
+    }
+}
+
+impl Gone {
+    /// The account of the GPU that came back with a sample: another run, with the time without rows before it.
+    fn back(&self, identity: &Identity, time_ns: i64) -> Account {
+        let mut account = Account::of(identity, self.run + 1);
+        account.note_gap((self.last_ns, time_ns));
+        account
     }
 }
 

@@ -7,11 +7,11 @@ use proptest::prelude::*;
 use super::line::THROTTLED_BY;
 use super::part::EXCLUSIVE;
 use super::*;
+use crate::MetricId;
 use crate::batch::{Value, numbers};
 use crate::merge::{Order, merge};
 use crate::time::HOUR_NS;
 use crate::usage::{RowsOfUse, Usage, UseQuery};
-use crate::{Identity, MetricId};
 
 mod shares;
 
@@ -306,4 +306,56 @@ fn a_gpu_that_is_gone_for_an_hour_is_told_to_its_last_sample_and_forgotten() {
     let held: Vec<f64> = kept(&of_one).values().map(|sums| sums[0] / 1e9).collect();
     assert_eq!(format!("{held:?}"), "[59.0]");
     assert_eq!(ledger.accounts.len(), 1);
+}
+
+/// Seconds held by GPU, run and holder, of two GPUs with a batch each: a minute of samples from each of these seconds on.
+fn told_of_two(from_s: &[i64]) -> Vec<String> {
+    let mut ledger = Ledger::default();
+    let mut told = Vec::new();
+    for second in from_s.iter().flat_map(|from_s| *from_s..from_s + 60) {
+        for name in ["GPU-1", "GPU-2"] {
+            let mut builder = BatchBuilder::new(Table::GpuEvents);
+            let identity = builder.intern(&Identity::default().with(IdentityColumn::Uuid, name).unwrap());
+            let row = builder.row(BASE_NS + second * SECOND_NS, identity);
+            builder.set(row, MetricId::of("power_w"), Value::Float(100.0)).unwrap();
+            ledger.add(&builder.finish(Origin::default(), 1).unwrap(), &ALONE);
+            told.extend(ledger.due());
+        }
+    }
+    told.extend(ledger.finish());
+    let merged = merged(&told);
+    let mut held: BTreeMap<(Arc<str>, String, String), f64> = BTreeMap::new();
+    for row in 0..merged.rows() {
+        let of = |name: &str| number(&merged, name, row).unwrap();
+        let key = merged.identity(row).key().unwrap();
+        let run = of("run").to_string();
+        *held.entry((key, run, text(&merged, "holder", row))).or_default() += of("held_ns") / 1e9;
+    }
+    held.iter().map(|((gpu, run, holder), seconds)| format!("{gpu} run {run} {holder} {seconds} s")).collect()
+}
+
+#[test]
+fn after_a_node_slept_for_hours_each_of_its_gpus_has_the_time_that_nobody_saw() {
+    // From the 59th second on for eight hours.
+    let told = told_of_two(&[0, 28_859]);
+    let wanted = [
+        "GPU-1 run 0 nobody 118 s",
+        "GPU-1 run 0 unobserved 28800 s",
+        "GPU-2 run 0 nobody 59 s",
+        "GPU-2 run 1 nobody 59 s",
+        "GPU-2 run 1 unobserved 28800 s",
+    ];
+    assert_eq!(told, wanted);
+}
+
+#[test]
+fn after_the_clock_was_set_back_by_hours_each_gpu_goes_on_as_another_run() {
+    let told = told_of_two(&[8_400, 0]);
+    let wanted = [
+        "GPU-1 run 0 nobody 59 s",
+        "GPU-1 run 1 nobody 59 s",
+        "GPU-2 run 0 nobody 59 s",
+        "GPU-2 run 1 nobody 59 s",
+    ];
+    assert_eq!(told, wanted);
 }
