@@ -219,7 +219,10 @@ impl Account {
         if self.listing.as_ref().is_some_and(|before| time_ns <= before.at_ns) {
             return;
         }
-        let work = Work::of(processes, sharing);
+        let parts = self.last.as_ref();
+        let holds =
+            |holder: &str| parts.is_some_and(|parts| parts.iter().any(|part| *part.holder == *holder));
+        let work = Work::of(processes, sharing, holds);
         let before = self.listing.take();
         if let (Some(number), Some(times)) = (before.as_ref().and_then(|before| before.spell), &work.times) {
             self.know(number, times);

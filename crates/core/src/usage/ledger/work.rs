@@ -12,7 +12,7 @@ use super::sharing::{ProcessOwner, Sharing};
 use crate::batch::{RowKeys, Value, numbers, text_at};
 use crate::{Batch, IdentityColumn, Table};
 
-/// Least part of the work whose holders must be known: what others do is not theirs.
+/// Least part of the work that must be the holders': what others do is not theirs.
 const KNOWN: f64 = 0.9;
 /// Shares of the engines of a process. What it works is the largest of them.
 const ENGINES: [&str; 3] = ["sm_utilization", "encoder_utilization", "decoder_utilization"];
@@ -73,7 +73,12 @@ pub(super) struct Work {
 }
 
 impl Work {
-    pub(super) fn of(processes: &[ListedProcess], sharing: &dyn Sharing) -> Self {
+    /// The work of processes on a GPU that these hold. Users hold it by computing.
+    pub(super) fn of(
+        processes: &[ListedProcess],
+        sharing: &dyn Sharing,
+        holds: impl Fn(&str) -> bool,
+    ) -> Self {
         let mut users: Vec<Arc<str>> = Vec::new();
         let mut times: Vec<(Arc<str>, f64)> = Vec::new();
         let mut unknown = 0.0;
@@ -87,7 +92,13 @@ impl Work {
                 ProcessOwner::Holder(identity) => (name_of(&identity), false),
                 ProcessOwner::User(name) => (Arc::from(format!("user:{name}")), true),
             };
-            if is_user && *computes && !users.contains(&holder) {
+            let is_user = is_user && *computes;
+            // What others work is not the holders': it says nothing of their parts.
+            if !is_user && !holds(&holder) {
+                unknown += percent;
+                continue;
+            }
+            if is_user && !users.contains(&holder) {
                 users.push(Arc::clone(&holder));
             }
             match times.iter_mut().find(|(known, _)| *known == holder) {

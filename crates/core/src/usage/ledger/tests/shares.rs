@@ -86,13 +86,16 @@ fn work_that_listings_tell_divides_what_was_busy_and_the_rest_is_divided_by_time
 }
 
 #[test]
-fn work_of_processes_that_nobody_knows_divides_nothing() {
+fn work_of_processes_that_nobody_knows_or_of_others_than_the_holders_divides_nothing() {
     let sharing = Working(Pods(&[0, 1]));
-    let listings = [(10, listing("GPU-1", 10, &[(0, 30.0), (4_000, 30.0)]))];
-    let told = told_with(60, Some(0), &sharing, &listings);
-    for pod in ["pod:team/pod-0/", "pod:team/pod-1/"] {
-        assert_near(sums_of(&told, pod, EQUAL), [29.5, 14.75, 2_950.0]);
-        assert_near(sums_of(&told, pod, "process_time"), [0.0; 3]);
+    // Nobody knows that process; the pod of the other one does not have the GPU.
+    for pid in [4_000, 2] {
+        let listings = [(10, listing("GPU-1", 10, &[(0, 30.0), (pid, 30.0)]))];
+        let told = told_with(50, Some(0), &sharing, &listings);
+        for pod in ["pod:team/pod-0/", "pod:team/pod-1/"] {
+            assert_near(sums_of(&told, pod, EQUAL), [24.5, 12.25, 2_450.0]);
+            assert_near(sums_of(&told, pod, "process_time"), [0.0; 3]);
+        }
     }
 }
 
