@@ -22,8 +22,9 @@ const BEHIND_NS: i64 = 10_000_000_000;
 const UNOBSERVED_MAX_NS: i64 = 31 * DAY_NS;
 /// A MIG instance without a row for so long is gone, at least three samples of its GPU.
 const INSTANCE_NS: i64 = 30_000_000_000;
-/// A listing of processes holds for so long, at least three times as long as those before it were apart.
-const LISTED_NS: i64 = 90_000_000_000;
+/// A listing of processes holds for so long, at least half again as long as those before it were apart: a GPU without a process is not
+/// listed, so its last one would hold on.
+const LISTED_NS: i64 = 45_000_000_000;
 
 /// A GPU.
 #[derive(Debug)]
@@ -238,7 +239,7 @@ impl Account {
         });
         self.listing = Some(Listing {
             at_ns: time_ns,
-            until_ns: time_ns.saturating_add(apart_ns.saturating_mul(3).max(LISTED_NS)),
+            until_ns: time_ns.saturating_add((apart_ns / 2).saturating_mul(3).max(LISTED_NS)),
             users: (!work.users.is_empty()).then(|| part::of_users(&work.users, &self.gpu)),
             spell,
         });

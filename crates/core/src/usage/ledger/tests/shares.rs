@@ -72,8 +72,8 @@ fn work_that_listings_tell_divides_what_was_busy_and_the_rest_is_divided_by_time
     let sharing = Working(Pods(&[0, 1]));
     let listings = [
         (20, listing("GPU-1", 20, &[(0, 30.0), (1, 10.0)])),
-        // Of the 30 seconds before it.
-        (50, listing("GPU-1", 50, &[(0, 10.0), (1, 30.0)])),
+        // Of the 40 seconds before it.
+        (60, listing("GPU-1", 60, &[(0, 10.0), (1, 30.0)])),
         (100, listing("GPU-1", 100, &[(0, 20.0), (1, 20.0)])),
     ];
     let told = told_with(100, Some(0), &sharing, &listings);
@@ -81,8 +81,8 @@ fn work_that_listings_tell_divides_what_was_busy_and_the_rest_is_divided_by_time
     for pod in ["pod:team/pod-0/", "pod:team/pod-1/"] {
         assert_near(sums_of(&told, pod, EQUAL), [10.0, 5.0, 1_000.0]);
     }
-    assert_near(sums_of(&told, "pod:team/pod-0/", "process_time"), [35.75, 16.0, 3_200.0]);
-    assert_near(sums_of(&told, "pod:team/pod-1/", "process_time"), [43.25, 23.5, 4_700.0]);
+    assert_near(sums_of(&told, "pod:team/pod-0/", "process_time"), [34.5, 14.75, 2_950.0]);
+    assert_near(sums_of(&told, "pod:team/pod-1/", "process_time"), [44.5, 24.75, 4_950.0]);
 }
 
 #[test]
@@ -109,6 +109,18 @@ fn a_gpu_that_nobody_gave_out_is_held_by_the_user_who_computes_as_long_as_listin
     // A pod that has the GPU has it, whoever computes.
     let told = told_with(60, Some(0), &sharing, &listings);
     assert_near(sums_of(&told, "pod:team/pod-0/", EXCLUSIVE), [59.0, 29.5, 5_900.0]);
+}
+
+#[test]
+fn a_user_whose_processes_have_ended_holds_the_gpu_for_no_longer_than_half_a_listing_more() {
+    let sharing = Working(Pods(&[]));
+    let kim = |at_s| listing("GPU-1", at_s, &[(KIM, 50.0)]);
+    // No listing says that there is no process on any GPU.
+    let told = told_with(120, None, &sharing, &[(10, kim(10))]);
+    assert_near(sums_of(&told, "user:kim", EXCLUSIVE), [45.0, 22.5, 4_500.0]);
+    assert_near(sums_of(&told, NOBODY, EXCLUSIVE), [74.0, 37.0, 7_400.0]);
+    let told = told_with(200, None, &sharing, &[(10, kim(10)), (50, kim(50))]);
+    assert_near(sums_of(&told, "user:kim", EXCLUSIVE), [100.0, 50.0, 10_000.0]);
 }
 
 #[test]
