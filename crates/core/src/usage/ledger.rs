@@ -94,11 +94,12 @@ impl Ledger {
                 Whose { slice: Slice::of(&identity), parts: part::of_row(identity, sharing) }
             });
             self.last_ns = time_ns;
-            // An instance belongs to its GPU, whose row comes first; one whose GPU has no rows stands for itself.
-            if let Some(slice) = whose.slice.as_ref().filter(|_| !self.accounts.contains_key(key))
+            // An instance belongs to its GPU; one whose GPU has no rows stands for itself, until it has some.
+            if let Some(slice) = &whose.slice
                 && let Some(card) = self.accounts.get_mut(&slice.card)
             {
                 card.note_instance(key, slice, &whose.parts, time_ns, columns.own_peaks(row));
+                self.ended.extend(self.accounts.remove(key));
                 continue;
             }
             let account = self.accounts.entry(Arc::clone(key)).or_insert_with(|| {

@@ -123,24 +123,23 @@ fn a_user_whose_processes_have_ended_holds_the_gpu_for_no_longer_than_half_a_lis
     assert_near(sums_of(&told, "user:kim", EXCLUSIVE), [100.0, 50.0, 10_000.0]);
 }
 
-#[test]
-fn a_card_is_divided_by_the_slices_of_its_instances() {
-    let card = || gpu(None).with(IdentityColumn::Model, "NVIDIA H100").unwrap();
-    let instance = |number: &str, profile: &str| {
-        let card = card().with(IdentityColumn::Partition, number).unwrap();
-        card.with(IdentityColumn::Model, &format!("NVIDIA H100 MIG {profile}")).unwrap()
-    };
-    let held = instance("1", "3g.40gb").with(IdentityColumn::Pod, "a").unwrap();
-    let free = instance("2", "1g.10gb");
+/// A GPU that MIG can divide.
+fn card() -> Identity {
+    gpu(None).with(IdentityColumn::Model, "NVIDIA H100").unwrap()
+}
+
+fn instance(number: &str, profile: &str) -> Identity {
+    let card = card().with(IdentityColumn::Partition, number).unwrap();
+    card.with(IdentityColumn::Model, &format!("NVIDIA H100 MIG {profile}")).unwrap()
+}
+
+/// What a ledger tells of a minute of rows, each with a value: those of every second.
+fn told_of_rows(of_second: impl Fn(i64) -> Vec<(Identity, &'static str, f64)>) -> Vec<String> {
     let mut ledger = Ledger::default();
     let mut told = Vec::new();
     for second in 0..60 {
         let mut builder = BatchBuilder::new(Table::GpuEvents);
-        for (identity, column, value) in [
-            (card(), "power_w", 700.0),
-            (held.clone(), "memory_used_mb", 1_000.0),
-            (free.clone(), "memory_used_mb", 1.0),
-        ] {
+        for (identity, column, value) in of_second(second) {
             let identity = builder.intern(&identity);
             let row = builder.row(BASE_NS + second * SECOND_NS, identity);
             builder.set(row, MetricId::of(column), Value::Float(value)).unwrap();
@@ -153,7 +152,7 @@ fn a_card_is_divided_by_the_slices_of_its_instances() {
     let mut rows: Vec<String> = (0..merged.rows())
         .map(|row| {
             let of = |name| number(&merged, name, row);
-            let (seconds, joules) = (of("held_ns").unwrap() / 1e9, of("used_mj").unwrap() / 1e3);
+            let (seconds, joules) = (of("held_ns").unwrap() / 1e9, of("used_mj").unwrap_or(0.0) / 1e3);
             let key = merged.identity(row).key().unwrap();
             let (holder, share) = (text(&merged, "holder", row), text(&merged, "share", row));
             let memory = of("memory_max_mb").unwrap_or(0.0);
@@ -161,12 +160,43 @@ fn a_card_is_divided_by_the_slices_of_its_instances() {
         })
         .collect();
     rows.sort();
+    rows
+}
+
+#[test]
+fn a_card_is_divided_by_the_slices_of_its_instances() {
+    let held = instance("1", "3g.40gb").with(IdentityColumn::Pod, "a").unwrap();
+    let free = instance("2", "1g.10gb");
+    let rows = told_of_rows(|_| {
+        vec![
+            (card(), "power_w", 700.0),
+            (held.clone(), "memory_used_mb", 1_000.0),
+            (free.clone(), "memory_used_mb", 1.0),
+        ]
+    });
     // The instances are known from the second row of the card on; three slices belong to none.
     let wanted = [
         "GPU-1 nobody exclusive 1.000 s 700 J 0 MiB",
         "GPU-1 nobody instance 24.857 s 17400 J 0 MiB",
         "GPU-1:1 pod:/a/ instance 24.857 s 17400 J 1000 MiB",
         "GPU-1:2 nobody instance 8.286 s 5800 J 1 MiB",
+    ];
+    assert_eq!(rows, wanted);
+}
+
+#[test]
+fn an_instance_whose_card_comes_later_is_a_part_of_it_from_then_on() {
+    let held = instance("1", "7g.80gb").with(IdentityColumn::Pod, "a").unwrap();
+    let rows = told_of_rows(|second| {
+        let card = (second >= 10).then(|| (card(), "power_w", 700.0));
+        let instance = (held.clone(), "memory_used_mb", 1_000.0);
+        card.into_iter().chain([instance]).collect()
+    });
+    // By itself from its row of second 0 to that of second 9; the card begins with second 10.
+    let wanted = [
+        "GPU-1 nobody exclusive 1.000 s 700 J 0 MiB",
+        "GPU-1:1 pod:/a/ exclusive 9.000 s 0 J 1000 MiB",
+        "GPU-1:1 pod:/a/ instance 48.000 s 33600 J 1000 MiB",
     ];
     assert_eq!(rows, wanted);
 }
