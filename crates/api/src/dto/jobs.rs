@@ -145,7 +145,7 @@ pub(crate) struct JobSums {
 /// `/api/v1/analysis/energy` reads them: of the GPUs that have both.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct JobCheck {
-    /// How many GPUs have both.
+    /// How many GPUs have both; MIG instances count with their card.
     pub(crate) gpus: usize,
     /// How many have samples and no sums, as those of files and of clusters read from outside.
     pub(crate) gpus_without_sums: usize,
@@ -155,9 +155,9 @@ pub(crate) struct JobCheck {
     pub(crate) own_gpu_hours: f64,
     /// By how much the sums are above the GPUs' own hours, %; null without any.
     pub(crate) residual_pct: Option<f64>,
-    /// Energy by the sums, kWh; null without any.
+    /// Energy by the sums, of the GPUs that have it by the samples too, kWh; null without any.
     pub(crate) energy_kwh: Option<f64>,
-    /// Energy by the samples, kWh; null without any.
+    /// Energy by the samples, of the same GPUs, kWh; null without any.
     pub(crate) own_energy_kwh: Option<f64>,
     /// By how much the sums are above it, %; null without any.
     pub(crate) energy_residual_pct: Option<f64>,

@@ -75,7 +75,7 @@ pub(crate) struct JobsParams {
     #[param(inline)]
     running: Option<Flag>,
     /// Whether `check` shall say how far the sums are from the GPUs' own hours and energy, which are read from the rows of their samples:
-    /// it costs what `/api/v1/analysis/energy` does.
+    /// it costs what `/api/v1/analysis/energy` does. What MIG instances have is in the sums of their card: whoever names GPUs names both.
     #[param(inline)]
     check: Option<Flag>,
     /// Most of them to return.
@@ -352,16 +352,19 @@ fn check(held: &HoldingsAnswer, uses: &[GpuUse]) -> JobCheck {
     let (mut sums, mut own_s, mut own_joules) = (HoldingSums::default(), 0.0, None);
     let (mut gpus, mut without_sums) = (0, 0);
     for of_gpu in uses.chunk_by(|one, next| one.gpu == next.gpu) {
-        let Some(one) = of_gpu.first() else { continue };
+        // What an instance has is in the sums of its card.
+        let Some(one) = of_gpu.first().filter(|one| !held.instances.contains(&one.gpu)) else { continue };
         let Some(lines) = held.gpus.get(&one.gpu) else {
             without_sums += 1;
             continue;
         };
         gpus += 1;
-        sums.add(lines);
         own_s += seconds(one.last_ns.saturating_sub(one.first_ns));
-        for joules in of_gpu.iter().filter_map(|one| one.held.joules) {
-            *own_joules.get_or_insert(0.0) += joules;
+        let own = of_gpu.iter().filter_map(|one| one.held.joules).reduce(|one, other| one + other);
+        let both = lines.joules.zip(own);
+        sums.add(&HoldingSums { joules: both.map(|(joules, _)| joules), ..*lines });
+        if let Some((_, own)) = both {
+            *own_joules.get_or_insert(0.0) += own;
         }
     }
     JobCheck::of(&sums, (own_s, own_joules), (gpus, without_sums))

@@ -171,6 +171,52 @@ async fn jobs_nobody_and_the_unobserved_together_are_the_time_and_energy_of_thei
     near(&world.ok(cut).await["check"]["interpolated_pct"], 100.0);
 }
 
+/// MIG instances of a card, by their profiles, as pods of a team hold them.
+fn instances(card: &Identity, profiles: &[&str]) -> Vec<Identity> {
+    let instance = |(number, profile): (usize, &&str)| {
+        let part = pod_of(card, &format!("mig-{number}"));
+        let part = part.with(IdentityColumn::Partition, &number.to_string()).unwrap();
+        part.with(IdentityColumn::Model, &format!("{H100} MIG {profile}")).unwrap()
+    };
+    profiles.iter().enumerate().map(instance).collect()
+}
+
+#[tokio::test]
+async fn a_check_counts_a_card_with_its_instances_once_and_energy_only_where_both_have_it() {
+    let world = World::empty(|_, _| {}).await;
+    let [part, full] =
+        [("GPU-4", 0), ("GPU-5", 1)].map(|(name, index)| gpu(name, "sim-node-04", index, H100));
+    let all = [instances(&part, &["3g.40gb", "2g.20gb", "1g.10gb"]), instances(&full, &["1g.10gb"; 7])];
+    let all = all.concat();
+    let power: &[(&str, f64)] = &[("power_w", 600.0)];
+    let memory: &[(&str, f64)] = &[("memory_used_mb", 100.0)];
+    let minutes = (0..60).rev().flat_map(|minute| {
+        let cards = [(part.clone(), 60 * minute, power), (full.clone(), 60 * minute, power)];
+        cards.into_iter().chain(all.iter().map(move |one| (one.clone(), 60 * minute, memory)))
+    });
+    let samples = rows(&minutes.collect::<Vec<_>>());
+    let mut ledger = Ledger::default();
+    ledger.add(&samples, &Shared(""));
+    let told = ledger.finish().unwrap();
+    world.append(samples).await;
+    world.append(told).await;
+    // A GPU of which the ledger saw no power.
+    let dark = gpu("GPU-6", "sim-node-04", 2, H100);
+    let of_dark =
+        |values| rows(&(0..60).rev().map(|minute| (dark.clone(), 60 * minute, values)).collect::<Vec<_>>());
+    let mut ledger = Ledger::default();
+    ledger.add(&of_dark(memory), &Shared(""));
+    world.append(ledger.finish().unwrap()).await;
+    world.append(of_dark(power)).await;
+    let check = &world.ok("/api/v1/jobs?check=true").await["check"];
+    assert_eq!((&check["gpus"], &check["gpus_without_sums"]), (&json!(3), &json!(0)));
+    near(&check["own_gpu_hours"], 3.0 * 59.0 / 60.0);
+    near(&check["own_energy_kwh"], 2.0 * 0.6 * 59.0 / 60.0);
+    for residual in ["residual_pct", "energy_residual_pct"] {
+        assert!(check[residual].as_f64().unwrap().abs() < 1e-3, "{check}");
+    }
+}
+
 #[tokio::test]
 async fn jobs_are_put_together_by_what_their_rows_know() {
     let world = accounted().await;

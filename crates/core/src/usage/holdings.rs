@@ -9,8 +9,9 @@ use arrow_array::types::Int32Type;
 use foldhash::fast::RandomState;
 
 use super::holders::HOLDING;
-use super::ledger::{EQUAL, NOBODY, PROCESS_TIME, UNOBSERVED, hour_of};
+use super::ledger::{EQUAL, EXCLUSIVE, NOBODY, PROCESS_TIME, UNOBSERVED, hour_of};
 use crate::batch::{Value, numbers, text_at};
+use crate::identity::split_profile;
 use crate::time::{self, DAY_NS, HOUR_NS, MINUTE_NS};
 use crate::{Batch, Identity, IdentityColumn};
 
@@ -55,8 +56,10 @@ pub struct HoldingsAnswer {
     pub nobody: HoldingSums,
     /// Time without rows.
     pub unobserved: HoldingSums,
-    /// By key of each GPU all of its time: of its holders, of nobody and without rows.
+    /// By key of each GPU all of its time: of its holders, of nobody and without rows. That of MIG instances is their card's.
     pub gpus: BTreeMap<Arc<str>, HoldingSums>,
+    /// Keys of these instances.
+    pub instances: BTreeSet<Arc<str>>,
 }
 
 /// What a group of holders used: most often one of them. Time of a GPU that it shared counts by its part.
@@ -124,6 +127,7 @@ pub struct Holdings {
     nobody: HoldingSums,
     unobserved: HoldingSums,
     gpus: BTreeMap<Arc<str>, HoldingSums>,
+    instances: BTreeSet<Arc<str>>,
     /// Of each GPU, as of when its last row is.
     last_ns: HashMap<Arc<str>, i64, RandomState>,
 }
@@ -134,6 +138,8 @@ type GroupKey = (Option<Arc<str>>, Option<Arc<str>>);
 /// A row of `gpu_usage`, as far as it lies in the range.
 struct HeldRow<'a> {
     holder: &'a str,
+    /// How its part of the GPU is known.
+    share: &'a str,
     hour_ns: i64,
     as_of_ns: i64,
     identity: &'a Identity,
@@ -153,6 +159,7 @@ impl Holdings {
             nobody: HoldingSums::default(),
             unobserved: HoldingSums::default(),
             gpus: BTreeMap::new(),
+            instances: BTreeSet::new(),
             last_ns: HashMap::default(),
         }
     }
@@ -178,10 +185,10 @@ impl Holdings {
             let Some(as_of_ns) = number("as_of_ns").map(|as_of_ns| as_of_ns as i64) else { continue };
             let until_ns = hour_ns.saturating_add(HOUR_NS).min(as_of_ns);
             let Some(part) = self.part_of((hour_ns, until_ns)) else { continue };
-            let is_shared =
-                held_text(shares, row).is_some_and(|share| [EQUAL, PROCESS_TIME].contains(&share));
-            let sums = HoldingSums::of_row(number, part, is_shared);
-            self.add_row(&HeldRow { holder, hour_ns, as_of_ns, identity: &batch.identity(row), sums });
+            let share = held_text(shares, row).unwrap_or(EXCLUSIVE);
+            let sums = HoldingSums::of_row(number, part, [EQUAL, PROCESS_TIME].contains(&share));
+            let identity = &batch.identity(row);
+            self.add_row(&HeldRow { holder, share, hour_ns, as_of_ns, identity, sums });
         }
     }
 
@@ -196,7 +203,11 @@ impl Holdings {
 
     fn add_row(&mut self, row: &HeldRow<'_>) {
         let Some(gpu) = row.identity.key() else { return };
-        self.gpus.entry(Arc::clone(&gpu)).or_default().add(&row.sums);
+        let card = row.divided_card();
+        if card.is_some() {
+            self.instances.insert(Arc::clone(&gpu));
+        }
+        self.gpus.entry(card.unwrap_or_else(|| Arc::clone(&gpu))).or_default().add(&row.sums);
         match row.holder {
             UNOBSERVED => return self.unobserved.add(&row.sums),
             NOBODY => self.nobody.add(&row.sums),
@@ -237,7 +248,22 @@ impl Holdings {
             let most = other.sums.held_s.total_cmp(&one.sums.held_s);
             most.then_with(|| (&one.cluster, &one.group).cmp(&(&other.cluster, &other.group)))
         });
-        HoldingsAnswer { groups, nobody: self.nobody, unobserved: self.unobserved, gpus: self.gpus }
+        HoldingsAnswer {
+            groups,
+            nobody: self.nobody,
+            unobserved: self.unobserved,
+            gpus: self.gpus,
+            instances: self.instances,
+        }
+    }
+}
+
+impl HeldRow<'_> {
+    /// Key of the card of which it is a part, if it is a MIG instance's. One that has its time for itself has no card with rows.
+    fn divided_card(&self) -> Option<Arc<str>> {
+        let (_, profile) = split_profile(self.identity.get(IdentityColumn::Model)?);
+        profile.filter(|_| self.share != EXCLUSIVE)?;
+        self.identity.card()?.key()
     }
 }
 

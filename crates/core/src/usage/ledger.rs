@@ -22,7 +22,7 @@ use foldhash::fast::RandomState;
 use self::account::Account;
 use self::columns::Columns;
 pub use self::line::hour_of;
-pub(super) use self::part::{EQUAL, PROCESS_TIME};
+pub(super) use self::part::{EQUAL, EXCLUSIVE, PROCESS_TIME};
 use self::part::{Parts, Slice};
 pub use self::sharing::{NOBODY, ProcessOwner, Sharing, UNOBSERVED};
 use super::holders::HOLDING;

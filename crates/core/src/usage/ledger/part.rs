@@ -8,7 +8,7 @@ use crate::usage::holders::HOLDING;
 use crate::{Identity, IdentityColumn};
 
 pub(in crate::usage) const EQUAL: &str = "equal";
-pub(super) const EXCLUSIVE: &str = "exclusive";
+pub(in crate::usage) const EXCLUSIVE: &str = "exclusive";
 pub(in crate::usage) const PROCESS_TIME: &str = "process_time";
 pub(super) const INSTANCE: &str = "instance";
 
