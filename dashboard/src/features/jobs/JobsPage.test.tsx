@@ -76,6 +76,22 @@ describe("jobs and namespaces", () => {
       expect(mock.asked.some(({ path }) => path === ENERGY)).toBe(false);
     });
 
+    it("has its own order, and says one that it does not have", async () => {
+      mockApi({ "/api/v1/hosts": now(), [LEDGER]: ledger([holder("job:7"), holder("job:8", { wasted_gpu_hours: 25 })]), [ENERGY]: energy(["a"]), [IDLE]: idle([]) });
+      const { unmount } = renderAt("/jobs?by=holder");
+      await screen.findByRole("link", { name: "job:7" });
+      expect(groups()).toEqual(["job:8", "job:7"]);
+      expect(screen.queryByText(/is not understood/)).toBeNull();
+      unmount();
+      renderAt("/jobs?by=holder&sort=-idle");
+      expect(await screen.findByText(/is not understood/)).toBeTruthy();
+      // Another group has other columns.
+      await userEvent.click(screen.getByRole("link", { name: "Namespaces" }));
+      await screen.findByRole("link", { name: "a" });
+      expect(screen.queryByText(/is not understood/)).toBeNull();
+      expect(window.location.search).toBe("");
+    });
+
     it("has the cost of the waste at the price that is typed, or else at that of the server", async () => {
       const mock = mockApi({ "/api/v1/hosts": now(), [LEDGER]: ledger([holder("job:7")]) });
       const { unmount } = renderAt("/jobs?by=holder&price=2");

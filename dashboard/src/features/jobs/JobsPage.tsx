@@ -20,10 +20,11 @@ import { Tile, TILES } from "../../parts/tiles";
 import { UnreadNotice } from "../../parts/UnreadNotice";
 import { HolderUse } from "./HolderUse";
 import { Stragglers } from "./Stragglers";
-import { GROUPS, JOBS, MOST_WASTE, parsePrice, PRESETS_SHOWN, type Group } from "./address";
+import { GROUPS, JOBS, parsePrice, PRESETS_SHOWN, type Group } from "./address";
 import { byName, hours, percent, rowsOf, wholeOf, type UsageRow } from "./usage";
 import { USAGE_LISTS } from "./usageList";
 
+const MOST_WASTE = "-idle";
 const NAMES: Readonly<Record<Group, string>> = { holder: "Holders", namespace: "Namespaces", job: "Jobs", pod: "Pods", node: "Nodes" };
 
 /** Who used how many GPU hours and how much energy, and who held GPUs for nothing: the most waste first. */
@@ -40,7 +41,7 @@ export function JobsPage() {
   const answer = isByHolder ? jobs : usage;
   const { data } = answer;
   const pathOf = (page: number) => pathTo({ page });
-  const onSort = (next: string) => change({ sort: next === "" ? MOST_WASTE : next });
+  const onSort = (sort: string) => change({ sort });
   const span = data?.span ?? { start: now - MINUTE, end: now };
   const isSimulated = hosts.data?.hosts.some((host) => host.simulated) === true;
 
@@ -53,7 +54,7 @@ export function JobsPage() {
           {GROUPS.map((by) => (
             <Link
               key={by}
-              to={pathTo({ by, page: 1 })}
+              to={pathTo({ by, page: 1, sort: "" })}
               aria-current={state.by === by ? "page" : undefined}
               className={`flex h-7 items-center rounded px-2.5 text-[13px] ${state.by === by ? "bg-raised font-medium" : "text-muted hover:text-fg"}`}
             >

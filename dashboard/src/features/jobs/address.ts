@@ -3,7 +3,6 @@ import { range, type Preset, type Range } from "../../parts/range";
 import { address, field, oneOf, pageNumber, sortBy } from "../../shared/address";
 
 export const PRESETS_SHOWN: readonly Preset[] = ["1h", "6h", "24h", "7d"];
-export const MOST_WASTE = "-idle";
 /** Each job and pod by itself, by the sums that agents make; or put together, by the rows of the GPUs. */
 export const GROUPS = ["holder", ...HOLDERS] as const;
 export type Group = (typeof GROUPS)[number];
@@ -23,7 +22,7 @@ export const JOBS = address(
     range: range(LAST_DAY),
     /** Of a GPU hour, in any currency; null: none was typed. */
     price: field<number | null>(null, "a number", parsePrice, (price) => (price === null ? "" : String(price))),
-    sort: sortBy(MOST_WASTE),
+    sort: sortBy(),
     page: pageNumber(),
   },
   // All that there ever was is too much to add up.
