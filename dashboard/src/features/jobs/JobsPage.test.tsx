@@ -92,6 +92,13 @@ describe("jobs and namespaces", () => {
       expect(window.location.search).toBe("");
     });
 
+    it("leads nowhere from a user, whose GPUs no identity names", async () => {
+      mockApi({ "/api/v1/hosts": now(), [LEDGER]: ledger([holder("user:kim", { job: null })]) });
+      renderAt("/jobs?by=holder");
+      expect((await screen.findByText("user:kim")).closest("a")).toBeNull();
+      expect(screen.getByRole("columnheader", { name: "Holder" })).toBeTruthy();
+    });
+
     it("has the cost of the waste at the price that is typed, or else at that of the server", async () => {
       const mock = mockApi({ "/api/v1/hosts": now(), [LEDGER]: ledger([holder("job:7")]) });
       const { unmount } = renderAt("/jobs?by=holder&price=2");

@@ -18,7 +18,7 @@ export const HOLDER_LIST: ListOf<HolderRow> = {
   mark: ({ holder }) => ({ "data-group": holder }),
   pathOf: ({ path }) => path,
   columns: [
-    { id: "holder", title: "Job or pod", card: "name", sort: lowestFirst(({ holder }) => holder), cell: (row) => <Holder row={row} />, className: "font-medium", limit: "max-w-72" },
+    { id: "holder", title: "Holder", card: "name", sort: lowestFirst(({ holder }) => holder), cell: (row) => <Holder row={row} />, className: "font-medium", limit: "max-w-72" },
     { id: "gpus", title: "GPUs", sort: highestFirst(({ gpus }) => gpus), cell: ({ gpus }) => formatNumber(gpus), className: "num" },
     { id: "held", title: "Held", sort: highestFirst(({ held }) => held), cell: ({ held }) => hours(held), className: "num" },
     { id: "busy", title: "Busy", sort: highestFirst(({ busy }) => busy), cell: ({ busy }) => hours(busy), className: "num" },
@@ -34,9 +34,15 @@ function Holder({ row: { holder, cluster, path, isRunning, isSimulated } }: { re
   const notes = [cluster, isRunning ? "has a GPU now" : null, isSimulated ? "simulated" : null].filter((note) => note !== null);
   return (
     <>
-      <Link to={path} data-row="" className="block truncate hover:underline" title={`GPUs that ${holder} holds now`}>
-        {holder}
-      </Link>
+      {path === null ? (
+        <span className="block truncate" title={holder}>
+          {holder}
+        </span>
+      ) : (
+        <Link to={path} data-row="" className="block truncate hover:underline" title={`GPUs that ${holder} holds now`}>
+          {holder}
+        </Link>
+      )}
       <span className="block truncate text-[11px] font-normal text-faint">{notes.join(", ")}</span>
     </>
   );

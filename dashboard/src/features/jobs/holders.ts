@@ -17,8 +17,8 @@ export interface HolderRow {
   readonly energyKwh: number | null;
   /** Of the wasted hours. */
   readonly cost: number | null;
-  /** Where the GPUs are that it has now. */
-  readonly path: string;
+  /** Where the GPUs are that it has now; null: nothing tells them from others, as those of a user. */
+  readonly path: string | null;
 }
 
 /** Each holder, with the cost of what it wasted: at the price that is typed, or else that of the server. */
@@ -36,7 +36,7 @@ export function holdersOf(jobs: readonly JobUse[], price: number | null): Holder
     shared: job.shared_gpu_hours,
     energyKwh: job.energy_kwh,
     cost: costOf(job, price),
-    path: FLEET.to({ where: whereOf(job) }),
+    path: pathOf(job),
   }));
 }
 
@@ -46,9 +46,10 @@ export function costOf({ wasted_gpu_hours: wasted, wasted_cost: told }: Pick<Job
   return wasted === null ? null : price * wasted;
 }
 
-/** Tests of the identity that its GPUs pass. */
-function whereOf({ cluster, namespace, pod, job }: JobUse): string {
+/** The GPUs whose identity names the pod or the job. */
+function pathOf({ cluster, namespace, pod, job }: JobUse): string | null {
+  if (pod === null && job === null) return null;
   const names = pod === null ? { cluster, job } : { cluster, namespace, pod };
   const known = Object.entries(names).flatMap(([column, text]) => (text === null ? [] : [whereIs(column, text)]));
-  return known.join(";");
+  return FLEET.to({ where: known.join(";") });
 }
