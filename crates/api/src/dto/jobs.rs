@@ -57,7 +57,7 @@ pub(crate) struct JobUse {
     /// What it is put together by: the holder, or what `by` asks for; null: without one.
     #[schema(value_type = Option<String>)]
     pub(crate) group: Option<String>,
-    /// The holder: `pod:NAMESPACE/POD/CONTAINER` or `job:ID`; null: several.
+    /// The holder: `pod:NAMESPACE/POD/CONTAINER`, `job:ID` or `user:NAME`; null: several.
     pub(crate) holder: Option<String>,
     /// Its cluster; null: none is named, or several.
     pub(crate) cluster: Option<String>,
@@ -75,7 +75,7 @@ pub(crate) struct JobUse {
     pub(crate) simulated: bool,
     /// Whether it has a GPU still: of its GPUs one has no later row of anybody else. Null: the range ended before now.
     pub(crate) running: Option<bool>,
-    /// How many GPUs it had.
+    /// How many GPUs it had; each MIG instance is one.
     pub(crate) gpus: usize,
     /// The hosts of its GPUs.
     pub(crate) hosts: Vec<String>,
@@ -84,10 +84,10 @@ pub(crate) struct JobUse {
     pub(crate) sums: JobSums,
 }
 
-/// What a job or pod used of one GPU.
+/// What a job or pod used of one GPU or MIG instance.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct JobGpu {
-    /// Key of the GPU.
+    /// Key of the GPU, or of the instance.
     pub(crate) gpu: String,
     /// Its host; null: not known.
     pub(crate) hostname: Option<String>,
@@ -101,7 +101,7 @@ pub(crate) struct JobGpu {
 /// Sums of what was used.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct JobSums {
-    /// Hours of GPUs; of a GPU that several hold at once each has the same part.
+    /// Hours of GPUs; of a GPU that several hold at once its part, by `share` of its rows of `gpu_usage`.
     pub(crate) held_gpu_hours: f64,
     /// The part of them in which somebody else had the GPU too.
     pub(crate) shared_gpu_hours: f64,

@@ -71,7 +71,7 @@ pub(crate) struct JobsParams {
         example = "-wasted_gpu_hours"
     )]
     sort: Option<String>,
-    /// Only those that have a GPU still; of a range that ends now.
+    /// Only those that have a GPU at the end of the range.
     #[param(inline)]
     running: Option<Flag>,
     /// Whether `check` shall say how far the sums are from the GPUs' own hours and energy, which are read from the rows of their samples:
@@ -127,7 +127,8 @@ struct JobAsk {
 
 /// What each job and pod used of its GPUs, by the sums that agents make of every sample.
 ///
-/// A job holds a GPU from its allocation on, also without a process. Of a GPU that several hold at once each has the same part.
+/// A job holds a GPU from its allocation on, also without a process. Of a GPU that several hold at once each has its part, by `share` of
+/// its rows of `gpu_usage`.
 /// GPUs that no agent samples, as those of files and of clusters read from outside, are not among them. Of the hours in which the
 /// range begins and ends a part is taken that is as long: `interpolated`. Jobs, nobody and what was not observed together are the time
 /// and energy of the GPUs; `check` measures that.
@@ -179,9 +180,6 @@ impl Ask for JobsAsk {
     async fn answer(self, view: View) -> Result<Rendered, ApiError> {
         let range = self.range.at(view.now_ns())?;
         let is_current = is_current(range.1, view.now_ns());
-        if self.only_running && !is_current {
-            return Err(ApiError::parameter("running", "true", "false, unless the range ends now"));
-        }
         let Part { answer: (held, check), missing } = self.held(view.history.as_ref(), range).await?;
         view.render(missing, move |view, _| {
             let until_ns = self.range.until_ns(view.now_ns(), USE_REUSED_NS);
