@@ -4,7 +4,6 @@ use std::sync::Arc;
 
 use gpuvitals_core::energy::EnergySource;
 use gpuvitals_core::history::Part;
-use gpuvitals_core::throttle::ByLimit;
 use gpuvitals_core::usage::{GpuUse, HOLDER_COLUMNS, HolderUse, SeenPower};
 use tonic::Status;
 
@@ -26,8 +25,8 @@ pub(crate) fn parts(answer: Part<Vec<GpuUse>>) -> impl Iterator<Item = Result<v1
 
 fn message(one: &GpuUse) -> v1::GpuUse {
     let text = |text: &Option<Arc<str>>| v1::group::Text { text: text.as_ref().map(ToString::to_string) };
-    let HolderUse { seconds, busy_s, idle_s, throttled_s, throttled_by_s: _, joules, idle_joules, power } =
-        one.held;
+    // The rest is a ledger's alone.
+    let HolderUse { seconds, busy_s, idle_s, throttled_s, joules, idle_joules, power, .. } = one.held;
     v1::GpuUse {
         gpu: one.gpu.to_string(),
         holder: Some(v1::Group { texts: one.holder.iter().map(text).collect() }),
@@ -63,10 +62,10 @@ pub(crate) fn read(sent: v1::GpuUse) -> GpuUse {
             busy_s: sent.busy_seconds,
             idle_s: sent.idle_seconds,
             throttled_s: sent.throttled_seconds,
-            throttled_by_s: ByLimit::default(),
             joules: sent.joules,
             idle_joules: sent.idle_joules,
             power: SeenPower { joules: sent.power_joules, seconds: sent.power_seconds },
+            ..HolderUse::default()
         },
         source: EnergySource::by_name(&sent.source),
         first_ns: sent.first_ns,

@@ -242,6 +242,7 @@ const USAGE: &[TableColumn] = &[
     nanoseconds("as_of_ns", "Up to when it is added up, since 1970 in UTC: of two rows of one key the later one stays.")
         .version(),
     nanoseconds("held_ns", "Time that it had the GPU, or its part of it."),
+    nanoseconds("known_ns", "The part in which its utilisation is known."),
     nanoseconds("busy_ns", "Time times utilisation."),
     nanoseconds("idle_ns", "Time in which the GPU did nothing: its utilisation was below 1 %."),
     nanoseconds("throttled_ns", "Time in which a limit held the clocks down."),

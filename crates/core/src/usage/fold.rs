@@ -15,6 +15,8 @@ pub struct HolderUse {
     pub busy_s: Option<f64>,
     /// Seconds in which the GPU did nothing; none as well.
     pub idle_s: Option<f64>,
+    /// Seconds in which the utilisation is known; none as well. Only a ledger adds it up.
+    pub known_s: Option<f64>,
     /// Seconds in which a limit held the clocks down; none if that is never known.
     pub throttled_s: Option<f64>,
     /// The same by limit, of which several may be at once. Only a ledger adds it up.
@@ -33,6 +35,7 @@ impl HolderUse {
             seconds: time.seconds,
             busy_s: time.busy_idle_s.map(|(busy_s, _)| busy_s),
             idle_s: time.busy_idle_s.map(|(_, idle_s)| idle_s),
+            known_s: time.known_s,
             throttled_s: time.throttled_s,
             throttled_by_s: time.throttled_by_s,
             ..Self::default()
@@ -45,6 +48,7 @@ impl HolderUse {
         self.seconds += other.seconds;
         self.busy_s = sum(self.busy_s, other.busy_s, plus);
         self.idle_s = sum(self.idle_s, other.idle_s, plus);
+        self.known_s = sum(self.known_s, other.known_s, plus);
         self.throttled_s = sum(self.throttled_s, other.throttled_s, plus);
         self.throttled_by_s = self.throttled_by_s.and(other.throttled_by_s);
         self.joules = sum(self.joules, other.joules, plus);
@@ -59,6 +63,7 @@ impl HolderUse {
             seconds: self.seconds * part,
             busy_s: scaled(self.busy_s),
             idle_s: scaled(self.idle_s),
+            known_s: scaled(self.known_s),
             throttled_s: scaled(self.throttled_s),
             throttled_by_s: self.throttled_by_s.times(part),
             joules: scaled(self.joules),
@@ -71,12 +76,14 @@ impl HolderUse {
     /// time and the energy of no work by the part of the time.
     pub(super) fn part_by_work(&self, part: f64, work: f64) -> Self {
         let busy_s = self.busy_s.unwrap_or(0.0).min(self.seconds);
-        let seconds = busy_s * work + (self.seconds - busy_s) * part;
+        let divided = |all_s: f64| busy_s * work + (all_s - busy_s) * part;
+        let seconds = divided(self.seconds);
         let of_time = if self.seconds > 0.0 { seconds / self.seconds } else { part };
         let idle_joules = self.idle_joules.unwrap_or(0.0);
         Self {
             seconds,
             busy_s: self.busy_s.map(|busy_s| busy_s * work),
+            known_s: self.known_s.map(divided),
             throttled_s: self.throttled_s.map(|throttled_s| throttled_s * of_time),
             throttled_by_s: self.throttled_by_s.times(of_time),
             joules: self.joules.map(|joules| (joules - idle_joules) * work + idle_joules * part),

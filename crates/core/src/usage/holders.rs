@@ -199,7 +199,8 @@ impl Usage {
                     holder: Arc::clone(holder),
                     step_ns,
                     rows_ns,
-                    held,
+                    // Rollups do not know it.
+                    held: HolderUse { known_s: None, ..held },
                     source: sums.source,
                     first_ns: sums.first_ns,
                     last_ns: sums.last_ns,

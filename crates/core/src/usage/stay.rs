@@ -56,6 +56,8 @@ pub(super) struct UseTime {
     pub(super) seconds: f64,
     /// Seconds times utilisation, and those of no work; none if the utilisation is not known.
     pub(super) busy_idle_s: Option<(f64, f64)>,
+    /// Seconds in which the utilisation is known, between rows.
+    pub(super) known_s: Option<f64>,
     /// Seconds times the share that a limit held the clocks down; none if that is not known.
     pub(super) throttled_s: Option<f64>,
     /// The same by limit, between rows.
@@ -75,7 +77,8 @@ impl UseTime {
         let by = if next.throttled_before.is_some() { next.throttled_by } else { one.throttled_by };
         let throttled_by_s = by.times(throttled_s.unwrap_or(0.0));
         let busy_idle_s = one.busy_idle_after(one.last_ns, seconds, gap);
-        Self { seconds, busy_idle_s, throttled_s, throttled_by_s }
+        let known_s = one.known_after(one.last_ns, seconds, gap);
+        Self { seconds, busy_idle_s, known_s, throttled_s, throttled_by_s }
     }
 
     /// Within a stay that follows another one, whose state lasts.
@@ -93,7 +96,7 @@ impl UseTime {
             seconds: stay.seconds,
             busy_idle_s: sum(known, open, |one, other| (one.0 + other.0, one.1 + other.1)),
             throttled_s: sum(throttled, of_open, |one, other| one + other),
-            throttled_by_s: ByLimit::default(),
+            ..Self::default()
         }
     }
 }
@@ -120,10 +123,16 @@ impl Stay {
         Some(if seconds > 0.0 { idle_s / seconds } else { 0.0 })
     }
 
+    /// So many of the seconds behind an instant in which the utilisation is known; none of them.
+    fn known_after(&self, from_ns: i64, seconds: f64, gap: UseGap) -> Option<f64> {
+        self.utilization_after?;
+        lasting(self.utilization_told_ns, from_ns, seconds, gap)
+    }
+
     /// Seconds times utilisation and of no work, of seconds behind an instant; none if the utilisation is not known.
     fn busy_idle_after(&self, from_ns: i64, seconds: f64, gap: UseGap) -> Option<(f64, f64)> {
         let percent = self.utilization_after?;
-        let seconds = lasting(self.utilization_told_ns, from_ns, seconds, gap)?;
+        let seconds = self.known_after(from_ns, seconds, gap)?;
         // Not -0 for a utilisation of -0.
         let share = (percent / 100.0).clamp(0.0, 1.0) + 0.0;
         Some((seconds * share, if percent < IDLE_BELOW_PCT { seconds } else { 0.0 }))

@@ -82,6 +82,7 @@ impl Line {
         let limits = used.throttled_by_s.0.map(|seconds| used.throttled_s.map(|_| nanoseconds(seconds)));
         let numbers = [
             ("held_ns", Some(nanoseconds(used.seconds))),
+            ("known_ns", used.known_s.map(nanoseconds)),
             ("busy_ns", used.busy_s.map(nanoseconds)),
             ("idle_ns", used.idle_s.map(nanoseconds)),
             ("throttled_ns", used.throttled_s.map(nanoseconds)),
