@@ -10,7 +10,7 @@ use foldhash::fast::RandomState;
 
 use super::holders::HOLDING;
 use super::ledger::{EQUAL, EXCLUSIVE, NOBODY, PROCESS_TIME, UNOBSERVED, hour_of};
-use crate::batch::{Value, numbers, text_at};
+use crate::batch::{MetricColumn, Value, numbers, text_at};
 use crate::identity::split_profile;
 use crate::time::{self, DAY_NS, HOUR_NS, MINUTE_NS};
 use crate::{Batch, Identity, IdentityColumn};
@@ -138,12 +138,85 @@ type GroupKey = (Option<Arc<str>>, Option<Arc<str>>);
 /// A row of `gpu_usage`, as far as it lies in the range.
 struct HeldRow<'a> {
     holder: &'a str,
-    /// How its part of the GPU is known.
-    share: &'a str,
     hour_ns: i64,
     as_of_ns: i64,
+    /// Key of the GPU or instance.
+    gpu: &'a Arc<str>,
+    /// That of the card in whose time an instance's is.
+    card: Option<&'a Arc<str>>,
     identity: &'a Identity,
     sums: HoldingSums,
+}
+
+/// The GPU or MIG instance of some rows, with their holder.
+struct HeldGpu {
+    identity: Identity,
+    key: Arc<str>,
+    /// Key of the card, if it is an instance.
+    card: Option<Arc<str>>,
+}
+
+/// The columns of numbers that are read, in the order of [`HoldingSums::of_row`].
+const NUMBERS: [&str; 10] = [
+    "held_ns",
+    "known_ns",
+    "busy_ns",
+    "idle_ns",
+    "throttled_ns",
+    "used_mj",
+    "idle_mj",
+    "power_max_w",
+    "temperature_max_c",
+    "memory_max_mb",
+];
+
+/// The columns of a batch.
+struct HeldColumns<'a> {
+    holder: Option<&'a DictionaryArray<Int32Type>>,
+    share: Option<&'a DictionaryArray<Int32Type>>,
+    identity: [Option<&'a DictionaryArray<Int32Type>>; IdentityColumn::ALL.len()],
+    as_of_ns: Option<MetricColumn<'a>>,
+    numbers: [Option<MetricColumn<'a>>; NUMBERS.len()],
+}
+
+impl<'a> HeldColumns<'a> {
+    fn of(batch: &'a Batch) -> Self {
+        let column = |name: &str| batch.records().column_by_name(name);
+        let text = |name: &str| column(name).and_then(|column| column.as_dictionary_opt::<Int32Type>());
+        let number = |name: &str| column(name).and_then(numbers);
+        Self {
+            holder: text("holder"),
+            share: text("share"),
+            identity: IdentityColumn::ALL.map(|column| batch.identity_column(column)),
+            as_of_ns: number("as_of_ns"),
+            numbers: NUMBERS.map(number),
+        }
+    }
+
+    /// What names the GPU and the holder of a row, as numbers of their texts.
+    fn codes(&self, row: usize) -> [Option<usize>; IdentityColumn::ALL.len()] {
+        self.identity.map(|texts| texts?.key(row))
+    }
+
+    #[expect(clippy::cast_possible_truncation, reason = "an instant is far below 2^63")]
+    fn as_of_ns(&self, row: usize) -> Option<i64> {
+        self.as_of_ns?.value(row).map(|as_of_ns| as_of_ns.as_f64() as i64)
+    }
+
+    fn numbers(&self, row: usize) -> [Option<f64>; NUMBERS.len()] {
+        self.numbers.map(|column| column?.value(row).map(Value::as_f64))
+    }
+}
+
+impl HeldGpu {
+    /// None if the identity names none.
+    fn of(identity: Identity) -> Option<Self> {
+        let key = identity.key()?;
+        let has_profile =
+            identity.get(IdentityColumn::Model).is_some_and(|model| split_profile(model).1.is_some());
+        let card = identity.card().filter(|_| has_profile).and_then(|card| card.key());
+        Some(Self { identity, key, card })
+    }
 }
 
 impl Holdings {
@@ -171,24 +244,23 @@ impl Holdings {
 
     /// Adds rows, each of its key once.
     pub fn add(&mut self, batch: &Batch) {
-        let text = |name: &str| {
-            let column = batch.records().column_by_name(name);
-            column.and_then(|column| column.as_dictionary_opt::<Int32Type>())
-        };
-        let (holders, shares) = (text("holder"), text("share"));
+        let columns = HeldColumns::of(batch);
+        let mut known: HashMap<_, Option<HeldGpu>, RandomState> = HashMap::default();
         for (row, &hour_ns) in batch.timestamps().iter().enumerate() {
-            let Some(holder) = held_text(holders, row) else { continue };
-            let number = |name: &str| {
-                batch.records().column_by_name(name).and_then(numbers)?.value(row).map(Value::as_f64)
-            };
-            #[expect(clippy::cast_possible_truncation, reason = "an instant is far below 2^63")]
-            let Some(as_of_ns) = number("as_of_ns").map(|as_of_ns| as_of_ns as i64) else { continue };
+            let Some(holder) = held_text(columns.holder, row) else { continue };
+            let Some(as_of_ns) = columns.as_of_ns(row) else { continue };
             let until_ns = hour_ns.saturating_add(HOUR_NS).min(as_of_ns);
             let Some(part) = self.part_of((hour_ns, until_ns)) else { continue };
-            let share = held_text(shares, row).unwrap_or(EXCLUSIVE);
-            let sums = HoldingSums::of_row(number, part, [EQUAL, PROCESS_TIME].contains(&share));
-            let identity = &batch.identity(row);
-            self.add_row(&HeldRow { holder, share, hour_ns, as_of_ns, identity, sums });
+            let of_codes = known.entry(columns.codes(row));
+            let gpu = of_codes.or_insert_with(|| HeldGpu::of(batch.identity(row)));
+            let Some(gpu) = gpu else { continue };
+            let share = held_text(columns.share, row).unwrap_or(EXCLUSIVE);
+            let is_shared = [EQUAL, PROCESS_TIME].contains(&share);
+            let sums = HoldingSums::of_row(columns.numbers(row), part, is_shared);
+            // An instance that has its time for itself has no card with rows.
+            let card = gpu.card.as_ref().filter(|_| share != EXCLUSIVE);
+            let HeldGpu { identity, key, .. } = &*gpu;
+            self.add_row(&HeldRow { holder, hour_ns, as_of_ns, gpu: key, card, identity, sums });
         }
     }
 
@@ -202,34 +274,33 @@ impl Holdings {
     }
 
     fn add_row(&mut self, row: &HeldRow<'_>) {
-        let Some(gpu) = row.identity.key() else { return };
-        let card = row.divided_card();
-        if card.is_some() {
-            self.instances.insert(Arc::clone(&gpu));
+        let gpu = row.gpu;
+        if row.card.is_some() {
+            self.instances.insert(Arc::clone(gpu));
         }
-        self.gpus.entry(card.unwrap_or_else(|| Arc::clone(&gpu))).or_default().add(&row.sums);
+        self.gpus.entry(Arc::clone(row.card.unwrap_or(gpu))).or_default().add(&row.sums);
         match row.holder {
             UNOBSERVED => return self.unobserved.add(&row.sums),
             NOBODY => self.nobody.add(&row.sums),
             _ => {}
         }
-        let last_ns = self.last_ns.entry(Arc::clone(&gpu)).or_insert(row.as_of_ns);
+        let last_ns = self.last_ns.entry(Arc::clone(gpu)).or_insert(row.as_of_ns);
         *last_ns = row.as_of_ns.max(*last_ns);
         let is_asked = self.holder.as_deref().is_none_or(|asked| asked == row.holder);
         if row.holder == NOBODY || !is_asked {
             return;
         }
-        let key = self.group_of(row, &gpu);
+        let key = self.group_of(row);
         let group = key.1.clone();
-        self.held.entry(key).or_insert_with(|| Holding::first(group, row)).add(gpu, row);
+        self.held.entry(key).or_insert_with(|| Holding::first(group, row)).add(row);
     }
 
-    fn group_of(&self, row: &HeldRow<'_>, gpu: &Arc<str>) -> GroupKey {
+    fn group_of(&self, row: &HeldRow<'_>) -> GroupKey {
         match self.by {
             HoldingGroup::Holder => {
                 (row.identity.shared(IdentityColumn::Cluster).cloned(), Some(Arc::from(row.holder)))
             }
-            HoldingGroup::Gpu => (None, Some(Arc::clone(gpu))),
+            HoldingGroup::Gpu => (None, Some(Arc::clone(row.gpu))),
             HoldingGroup::Identity(column) => (None, row.identity.shared(column).cloned()),
             HoldingGroup::Day => (None, Some(day_of(row.hour_ns))),
         }
@@ -255,15 +326,6 @@ impl Holdings {
             gpus: self.gpus,
             instances: self.instances,
         }
-    }
-}
-
-impl HeldRow<'_> {
-    /// Key of the card of which it is a part, if it is a MIG instance's. One that has its time for itself has no card with rows.
-    fn divided_card(&self) -> Option<Arc<str>> {
-        let (_, profile) = split_profile(self.identity.get(IdentityColumn::Model)?);
-        profile.filter(|_| self.share != EXCLUSIVE)?;
-        self.identity.card()?.key()
     }
 }
 
@@ -296,14 +358,14 @@ impl Holding {
         }
     }
 
-    fn add(&mut self, gpu: Arc<str>, row: &HeldRow<'_>) {
+    fn add(&mut self, row: &HeldRow<'_>) {
         let text = |column| row.identity.get(column);
         keep_same(&mut self.cluster, text(IdentityColumn::Cluster));
         keep_same(&mut self.holder, Some(row.holder));
         for (name, column) in self.names.iter_mut().zip(HOLDING) {
             keep_same(name, text(column));
         }
-        let last_ns = self.gpus.entry(gpu).or_insert(row.as_of_ns);
+        let last_ns = self.gpus.entry(Arc::clone(row.gpu)).or_insert(row.as_of_ns);
         *last_ns = row.as_of_ns.max(*last_ns);
         self.nodes.extend(row.identity.shared(IdentityColumn::Node).cloned());
         self.models.extend(row.identity.shared(IdentityColumn::Model).cloned());
@@ -333,22 +395,34 @@ impl Holding {
 
 impl HoldingSums {
     /// So much of the numbers of a row.
-    fn of_row(number: impl Fn(&str) -> Option<f64>, part: f64, is_shared: bool) -> Self {
-        let scaled = |name: &str, unit: f64| number(name).map(|value| value * unit * part);
-        let held_s = scaled("held_ns", 1e-9).unwrap_or(0.0);
-        let busy_s = scaled("busy_ns", 1e-9);
+    fn of_row(numbers: [Option<f64>; NUMBERS.len()], part: f64, is_shared: bool) -> Self {
+        let [
+            held,
+            known,
+            busy,
+            idle,
+            throttled,
+            used,
+            used_idle,
+            power_max_w,
+            temperature_max_c,
+            memory_max_mb,
+        ] = numbers;
+        let scaled = |number: Option<f64>, unit: f64| number.map(|number| number * unit * part);
+        let held_s = scaled(held, 1e-9).unwrap_or(0.0);
+        let busy_s = scaled(busy, 1e-9);
         Self {
             held_s,
             shared_s: if is_shared { held_s } else { 0.0 },
             busy_s,
-            wasted_s: busy_s.map(|busy_s| held_s - busy_s),
-            idle_s: scaled("idle_ns", 1e-9),
-            throttled_s: scaled("throttled_ns", 1e-9),
-            joules: scaled("used_mj", 1e-3),
-            idle_joules: scaled("idle_mj", 1e-3),
-            power_max_w: number("power_max_w"),
-            temperature_max_c: number("temperature_max_c"),
-            memory_max_mb: number("memory_max_mb"),
+            wasted_s: scaled(known, 1e-9).zip(busy_s).map(|(known_s, busy_s)| known_s - busy_s),
+            idle_s: scaled(idle, 1e-9),
+            throttled_s: scaled(throttled, 1e-9),
+            joules: scaled(used, 1e-3),
+            idle_joules: scaled(used_idle, 1e-3),
+            power_max_w,
+            temperature_max_c,
+            memory_max_mb,
             interpolated_s: if part < 1.0 { held_s } else { 0.0 },
         }
     }
