@@ -146,6 +146,8 @@ settings! {
         pod_resources: String = "auto";
         /// Look for jobs of Slurm on the GPUs: auto (if it has cgroups), true, false
         slurm: Switch = "auto";
+        /// Where neither gives GPUs out, name the user who computes on one as its holder; his name stands in the rows of gpu_usage
+        users: bool = true;
     }
 }
 
@@ -171,7 +173,7 @@ impl Attribution {
             Switch::Auto => Slurm::runs_on(machine),
         };
         let slurm = has_jobs.then(|| Slurm::new(&machine.procfs));
-        OwnerSources { kubelet: self.kubelet_socket(machine), slurm }
+        OwnerSources { kubelet: self.kubelet_socket(machine), slurm, users: self.users }
     }
 
     /// The socket as set, or the usual one if its folder is there. A captured tree has none: this machine's kubelet would

@@ -68,6 +68,8 @@ pub struct OwnerSources {
     pub kubelet: Option<PathBuf>,
     /// How jobs are found.
     pub slurm: Option<Slurm>,
+    /// Whether users are named where nobody gives GPUs out.
+    pub users: bool,
 }
 
 /// The last answer of each source of owners.
@@ -179,6 +181,7 @@ impl Ownership {
         self.owners.tell_processes_apart(ProcessOwners::of(
             sources.kubelet.is_some(),
             sources.slurm.clone(),
+            sources.users,
             machine,
         ));
         if let Some(socket) = sources.kubelet {

@@ -40,17 +40,17 @@ struct Containers {
 }
 
 impl ProcessOwners {
-    /// Of the processes of a machine whose GPUs a kubelet gives out, or Slurm, or nobody.
-    pub(super) fn of(has_kubelet: bool, slurm: Option<Slurm>, machine: &Machine) -> Self {
+    /// Of the processes of a machine whose GPUs a kubelet gives out, or Slurm, or nobody: then users are named, if they shall be.
+    pub(super) fn of(has_kubelet: bool, slurm: Option<Slurm>, names_users: bool, machine: &Machine) -> Self {
         let logs = machine.procfs.parent().map(|root| root.join("var/log/containers"));
         let logs = logs.filter(|_| has_kubelet);
-        let is_given_out = has_kubelet || slurm.is_some();
+        let has_users = names_users && !has_kubelet && slurm.is_none() && !machine.has_foreign_procfs();
         Self {
             procfs: machine.procfs.clone(),
             slurm,
             containers: logs.map(|logs| Containers { logs, known: Mutex::default() }),
             // The processes of this machine are not on the GPUs of a captured tree.
-            users: (!is_given_out && !machine.has_foreign_procfs()).then(|| Users::of(&machine.procfs)),
+            users: has_users.then(|| Users::of(&machine.procfs)),
         }
     }
 
@@ -130,9 +130,13 @@ mod tests {
         }
 
         fn owners(&self, kubelet: bool, slurm: bool) -> ProcessOwners {
+            self.owners_with(kubelet, slurm, true)
+        }
+
+        fn owners_with(&self, kubelet: bool, slurm: bool, users: bool) -> ProcessOwners {
             let procfs = self.0.path().join("proc");
             let machine = Machine { procfs: procfs.clone(), ..Machine::local("n1") };
-            ProcessOwners::of(kubelet, slurm.then(|| Slurm::new(&procfs)), &machine)
+            ProcessOwners::of(kubelet, slurm.then(|| Slurm::new(&procfs)), users, &machine)
         }
     }
 
@@ -173,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn a_user_is_named_only_where_nobody_gives_gpus_out() {
+    fn a_user_is_named_only_where_nobody_gives_gpus_out_and_he_shall_be() {
         let machine = MadeUp::new();
         machine.write("etc/passwd", "kim:x:1000:1000::/home/kim:/bin/sh\n");
         machine.write("proc/7/status", "Uid:\t1000\t1000\t1000\t1000\n");
@@ -181,6 +185,7 @@ mod tests {
         let [free, kubelet, slurm] = [(false, false), (true, false), (false, true)]
             .map(|(kubelet, slurm)| machine.owners(kubelet, slurm));
         assert_eq!(told(free.of_process(7)), "kim");
+        assert_eq!(told(machine.owners_with(false, false, false).of_process(7)), "nobody");
         assert_eq!([&kubelet, &slurm].map(|owners| told(owners.of_process(7))), ["nobody"; 2]);
         assert_eq!(told(slurm.of_process(8)), "///4711");
         machine.write("proc/9/cgroup", "0::/user.slice/user-1000.slice/user@1000.service/slurm/job_5\n");
