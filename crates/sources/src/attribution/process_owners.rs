@@ -8,7 +8,9 @@ use std::collections::HashMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
+use gpuvitals_core::clock::instant;
 use gpuvitals_core::usage::ProcessOwner;
 use gpuvitals_core::{Identity, IdentityColumn};
 
@@ -20,6 +22,8 @@ use crate::processes::Users;
 const ID_LEN: usize = 64;
 /// Names of logs that are read.
 const LOGS_MAX: usize = 10_000;
+/// They are read again after so long at the earliest: a container that has no log is asked for with each of its processes.
+const READ_EVERY: Duration = Duration::from_secs(10);
 
 /// Knows whom a process works for.
 #[derive(Debug)]
@@ -36,7 +40,13 @@ pub(super) struct ProcessOwners {
 #[derive(Debug)]
 struct Containers {
     logs: PathBuf,
-    known: Mutex<HashMap<String, Arc<Identity>>>,
+    known: Mutex<KnownContainers>,
+}
+
+#[derive(Debug, Default)]
+struct KnownContainers {
+    by_id: HashMap<String, Arc<Identity>>,
+    read_at: Option<Instant>,
 }
 
 impl ProcessOwners {
@@ -61,24 +71,26 @@ impl ProcessOwners {
             Identity::default().with(IdentityColumn::Job, &job).ok().map(Arc::new)
         };
         let user = || self.users.as_ref()?.of_process(pid).map(ProcessOwner::User);
-        let holder = self.container(pid).or_else(job);
+        let holder = self.container(pid, instant()).or_else(job);
         holder.map(ProcessOwner::Holder).or_else(user)
     }
 
-    fn container(&self, pid: u32) -> Option<Arc<Identity>> {
+    /// The outermost container that is known: inside its own a process can make cgroups by any name.
+    fn container(&self, pid: u32, now: Instant) -> Option<Arc<Identity>> {
         let containers = self.containers.as_ref()?;
         let mut cgroup = PinnedFile::open(&self.procfs.join(pid.to_string()).join("cgroup")).ok()?;
-        containers.named(container_in(cgroup.read_text().ok()?)?)
+        container_ids(cgroup.read_text().ok()?).find_map(|id| containers.named(id, now))
     }
 }
 
 impl Containers {
-    fn named(&self, id: &str) -> Option<Arc<Identity>> {
+    fn named(&self, id: &str, now: Instant) -> Option<Arc<Identity>> {
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
-        if !known.contains_key(id) {
-            *known = listed(&self.logs);
+        let is_due = known.read_at.is_none_or(|read_at| now.saturating_duration_since(read_at) >= READ_EVERY);
+        if is_due && !known.by_id.contains_key(id) {
+            *known = KnownContainers { by_id: listed(&self.logs), read_at: Some(now) };
         }
-        known.get(id).cloned()
+        known.by_id.get(id).cloned()
     }
 }
 
@@ -100,9 +112,10 @@ fn container_of_log(name: &str) -> Option<(String, Arc<Identity>)> {
     Some((id.to_owned(), Arc::new(identity.ok()?)))
 }
 
-/// The innermost container's id in `/proc/<pid>/cgroup`: `…/cri-containerd-ID.scope` with systemd, `…/podUID/ID` without.
-fn container_in(cgroup: &str) -> Option<&str> {
-    cgroup.lines().flat_map(|line| line.split('/')).filter_map(container_id).next_back()
+/// The ids of containers in `/proc/<pid>/cgroup`, the outermost of a line first: `…/cri-containerd-ID.scope` with systemd, `…/podUID/ID`
+/// without.
+fn container_ids(cgroup: &str) -> impl Iterator<Item = &str> {
+    cgroup.lines().flat_map(|line| line.split('/')).filter_map(container_id)
 }
 
 fn container_id(part: &str) -> Option<&str> {
@@ -171,9 +184,27 @@ mod tests {
         let owners = machine.owners(true, false);
         assert_eq!(told(owners.of_process(7)), "ml/train-0/cuda-main/");
         assert_eq!([8, 9, 10].map(|pid| told(owners.of_process(pid))), ["nobody"; 3]);
-        // A container that started later is found when it is asked for.
+        // A container that started later is found when it is asked for some seconds later.
         machine.write(&format!("var/log/containers/serve-1_web_c-{two}.log"), "");
-        assert_eq!(told(owners.of_process(8)), "web/serve-1/c/");
+        let later = instant() + READ_EVERY;
+        assert_eq!(told(owners.container(8, later).map(ProcessOwner::Holder)), "web/serve-1/c/");
+        // A process is its container's, whatever cgroup it makes inside that.
+        machine.write("proc/11/cgroup", &format!("0::/kubepods/pod1/{one}/{two}\n"));
+        assert_eq!(told(owners.of_process(11)), "ml/train-0/cuda-main/");
+    }
+
+    #[test]
+    fn the_logs_are_not_read_again_for_each_process_of_a_container_without_one() {
+        let machine = MadeUp::new();
+        let id = "c3".repeat(32);
+        machine.write("proc/7/cgroup", &format!("0::/kubepods/pod1/{id}\n"));
+        let owners = machine.owners(true, false);
+        let start = instant();
+        let told_at = |now| told(owners.container(7, now).map(ProcessOwner::Holder));
+        assert_eq!(told_at(start), "nobody");
+        machine.write(&format!("var/log/containers/train-0_ml_main-{id}.log"), "");
+        assert_eq!(told_at(start + READ_EVERY / 2), "nobody");
+        assert_eq!(told_at(start + READ_EVERY), "ml/train-0/main/");
     }
 
     #[test]
