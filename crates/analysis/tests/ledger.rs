@@ -1,5 +1,6 @@
 //! The ledger against the truth: simulated jobs on GPUs that are held alone, shared in slices of time and divided by MIG, with
-//! agents that are killed, GPUs that are lost for a while, and frames that are lost, repeated and in any order.
+//! agents that are killed, GPUs that are lost for a while or for more than an hour, clocks that are set back, and frames that are lost,
+//! repeated and in any order.
 //!
 //! `GPUVITALS_TEST_LONG=1` takes a thousand jobs on 200 GPUs, several times.
 #![expect(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test fails by panicking")]
@@ -21,6 +22,8 @@ const START_S: i64 = 1_795_167_600;
 const TICK_S: i64 = 4;
 const LISTED_EVERY_S: i64 = 32;
 const GPUS_OF_NODE: usize = 8;
+/// A sampler has a worker for each GPU, so no batch has all GPUs of a node. Two do as well as one here, in half the time.
+const GPUS_OF_BATCH: usize = 2;
 /// Slices of the instances of a GPU that is divided by MIG; one of seven is none's.
 const SLICES: [u8; 3] = [3, 2, 1];
 /// How far the sums may be from the truth.
@@ -63,6 +66,21 @@ struct TestRun {
     from_s: i64,
     until_s: i64,
     is_killed: bool,
+    /// When the node's clock is set back, and by how much.
+    set_back: Option<(i64, i64)>,
+}
+
+impl TestRun {
+    /// What the node's clock shows.
+    fn clock_s(&self, second: i64) -> i64 {
+        let back_s = self.set_back.filter(|(at_s, _)| second >= *at_s).map_or(0, |(_, by_s)| by_s);
+        second - back_s
+    }
+
+    /// Whether the second lies between the last row before the clock is set back and the next: by the clock there is no such time.
+    fn is_between(&self, second: i64) -> bool {
+        self.set_back.is_some_and(|(at_s, _)| (at_s - TICK_S..at_s).contains(&second))
+    }
 }
 
 #[derive(Debug)]
@@ -120,7 +138,8 @@ impl TestWorld {
             let identity = Identity::default().with(IdentityColumn::Uuid, &format!("GPU-{number}")).unwrap();
             let identity = identity.with(IdentityColumn::Model, "NVIDIA H100").unwrap();
             let from_s = START_S + 1_200 + TICK_S * rng.i64(0..100);
-            let lost = (number % 4 == 1).then_some((from_s, from_s + 600));
+            let lost_s = if number % GPUS_OF_NODE == 1 { 4_200 } else { 600 };
+            let lost = (number % 4 == 1).then_some((from_s, from_s + lost_s));
             world.gpus.push(TestGpu { hold, identity, jobs: Vec::new(), lost });
             let places = if hold == Hold::Alone { 1 } else { SLICES.len() };
             for place in 0..places {
@@ -129,9 +148,11 @@ impl TestWorld {
         }
         for _ in 0..gpus.div_ceil(GPUS_OF_NODE) {
             let killed_s = START_S + 3_600 * hours / 2 + rng.i64(0..1_800);
+            let from_s = killed_s + 40;
+            let set_back = Some((from_s + 1_800, 6_000));
             world.runs.push([
-                TestRun { from_s: START_S, until_s: killed_s, is_killed: true },
-                TestRun { from_s: killed_s + 40, until_s: end_s, is_killed: false },
+                TestRun { from_s: START_S, until_s: killed_s, is_killed: true, set_back: None },
+                TestRun { from_s, until_s: end_s, is_killed: false, set_back },
             ]);
         }
         world
@@ -140,8 +161,10 @@ impl TestWorld {
     /// Jobs one after the other, with pauses between them.
     fn fill(&mut self, number: usize, place: usize, end_s: i64, rng: &mut Rng) {
         let mut from_s = START_S + rng.i64(60..1_200);
+        // So much longer, that of each some hours are seen.
+        let lost_s = self.gpus[number].lost.map_or(0, |(from_s, until_s)| until_s - from_s);
         loop {
-            let until_s = from_s + rng.i64(7_200..10_800);
+            let until_s = from_s + rng.i64(7_200..10_800) + lost_s;
             if until_s > end_s - 60 {
                 return;
             }
@@ -189,7 +212,7 @@ impl TestWorld {
                 for gpu in self.gpus_of(node) {
                     // A row lasts until the next; that before a loss has none.
                     let lost = self.gpus[gpu].lost.map(|(from_s, until_s)| from_s - TICK_S..until_s);
-                    for second in run.from_s..last_s {
+                    for second in (run.from_s..last_s).filter(|second| !run.is_between(*second)) {
                         let is_lost = lost.as_ref().is_some_and(|lost| lost.contains(&second));
                         by_gpu[gpu].held_s += 1.0;
                         if !is_lost {
@@ -223,17 +246,17 @@ impl TestWorld {
         }
     }
 
-    /// The rows of a node's GPUs at a tick.
-    fn samples(&self, node: usize, second: i64, origin: &Origin) -> Option<Batch> {
+    /// The rows of GPUs at a tick, which has a time by the node's clock.
+    fn samples(&self, gpus: &[usize], second: i64, time_ns: i64, origin: &Origin) -> Option<Batch> {
         let mut builder = BatchBuilder::new(Table::GpuEvents);
-        for number in self.gpus_of(node) {
+        for &number in gpus {
             let gpu = &self.gpus[number];
             if gpu.lost.is_some_and(|(from_s, until_s)| (from_s..until_s).contains(&second)) {
                 continue;
             }
             let first = self.active(number, second).next().filter(|_| gpu.hold != Hold::Divided);
             let identity = builder.intern(first.map_or(&gpu.identity, |(_, job)| &job.identity));
-            let row = builder.row(second * SECOND_NS, identity);
+            let row = builder.row(time_ns, identity);
             let power = Value::Float(self.watts(number, second));
             builder.set(row, MetricId::of("power_w"), power).unwrap();
             if gpu.hold != Hold::Divided {
@@ -246,7 +269,7 @@ impl TestWorld {
                 let job = jobs.find(|(_, job)| job.slices == slices);
                 let free = instance_of(&gpu.identity, place);
                 let identity = builder.intern(job.map_or(&free, |(_, job)| &job.identity));
-                let row = builder.row(second * SECOND_NS, identity);
+                let row = builder.row(time_ns, identity);
                 builder.set(row, MetricId::of("memory_used_mb"), Value::Int(1_000)).unwrap();
             }
         }
@@ -254,12 +277,12 @@ impl TestWorld {
     }
 
     /// The processes on a node's GPUs, whose numbers are those of their jobs.
-    fn listing(&self, node: usize, second: i64, origin: &Origin) -> Option<Batch> {
+    fn listing(&self, node: usize, second: i64, time_ns: i64, origin: &Origin) -> Option<Batch> {
         let mut builder = BatchBuilder::new(Table::GpuProcesses);
         for number in self.gpus_of(node).filter(|number| self.gpus[*number].hold != Hold::Divided) {
             for (process, job) in self.active(number, second) {
                 let identity = builder.intern(&self.gpus[number].identity);
-                let row = builder.row(second * SECOND_NS, identity);
+                let row = builder.row(time_ns, identity);
                 builder.set_extra(row, "pid", Value::Int(i64::try_from(process).unwrap())).unwrap();
                 builder.set_extra_text(row, "process_type", "compute").unwrap();
                 builder.set_extra(row, "sm_utilization", Value::Float(100.0 * job.demand)).unwrap();
@@ -296,6 +319,7 @@ impl Sharing for Present {
 /// The frames of `gpu_usage` that a node's agents publish.
 fn published(world: &Arc<TestWorld>, node: usize) -> Vec<Batch> {
     let mut frames = Vec::new();
+    let gpus: Vec<usize> = world.gpus_of(node).collect();
     for run in world.runs[node] {
         let origin = Origin { node: Arc::from(format!("node-{node}")), started_ns: run.from_s * SECOND_NS };
         let present = Arc::new(Present { world: Arc::clone(world), second: AtomicI64::new(run.from_s) });
@@ -303,10 +327,12 @@ fn published(world: &Arc<TestWorld>, node: usize) -> Vec<Batch> {
         let mut second = run.from_s;
         while second < run.until_s {
             present.second.store(second, Ordering::Relaxed);
-            let samples = world.samples(node, second, &origin);
+            let time_ns = run.clock_s(second) * SECOND_NS;
+            let workers = gpus.chunks(GPUS_OF_BATCH);
+            let samples = workers.filter_map(|gpus| world.samples(gpus, second, time_ns, &origin));
             let is_listed = (second - run.from_s) % LISTED_EVERY_S == 0;
-            let listing = if is_listed { world.listing(node, second, &origin) } else { None };
-            for batch in samples.into_iter().chain(listing) {
+            let listing = if is_listed { world.listing(node, second, time_ns, &origin) } else { None };
+            for batch in samples.chain(listing) {
                 frames.extend(outgoing.take(batch).filter(|batch| batch.table() == Table::GpuUsage));
             }
             second += TICK_S;
