@@ -71,9 +71,11 @@ impl Collectors {
                     name.addresses.kept()
                 }
             };
-            // A name that cannot be looked up is a collector that is missing.
-            let addresses =
-                if addresses.is_empty() { vec![name.url.authority.to_string()] } else { addresses };
+            // One collector is asked by its name; so is one whose name cannot be looked up: it is missing.
+            let addresses = match addresses.len() {
+                0 | 1 => vec![name.url.authority.to_string()],
+                _ => addresses,
+            };
             for address in addresses {
                 if !wanted.iter().any(|(it, _)| *it == address) {
                     wanted.push((address, name.url.clone()));
@@ -138,20 +140,19 @@ fn dial(address: &str, url: &ServiceUrl, access: &Credentials) -> Result<Dial, F
         .map_err(|e| Failure::caused(Exit::Config, "configuration: gateway", e))
 }
 
-/// The addresses of a name, `ip:port`; of a name with a single one, the name.
+/// The addresses of a name, `ip:port`.
 ///
 /// # Errors
 /// When the name cannot be looked up.
 async fn addresses_of(url: &ServiceUrl) -> std::io::Result<Vec<String>> {
-    let name = url.authority.to_string();
-    let found: Vec<_> = tokio::net::lookup_host(&name).await?.collect();
+    let found: Vec<_> = tokio::net::lookup_host(url.authority.to_string()).await?.collect();
     // The two families of addresses lead to the same machines.
     let has_ipv4 = found.iter().any(SocketAddr::is_ipv4);
     let of_one_family = found.iter().filter(|it| it.is_ipv4() == has_ipv4);
     let mut addresses: Vec<String> = of_one_family.map(ToString::to_string).collect();
     addresses.sort();
     addresses.dedup();
-    Ok(if addresses.len() == 1 { vec![name] } else { addresses })
+    Ok(addresses)
 }
 
 /// The addresses of a name over time. A collector that restarts has none for a while, or another one; its rows are missing
