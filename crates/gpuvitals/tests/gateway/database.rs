@@ -23,7 +23,8 @@ fn check_stats(ports: &[&str]) {
         assert_eq!(stats.as_object().unwrap().len(), fields.len(), "{stats}");
         let [total, gpus, in_files, in_memory, _] = fields.map(|field| stats[field].as_u64().unwrap());
         assert_eq!((in_files, in_memory), (total, gpus), "{stats}");
-        assert!((1..=4).contains(&gpus), "{stats}");
+        // A fast one takes all rows before the other asks.
+        assert!(gpus <= 4, "{stats}");
         processed += total;
     }
     assert!(processed >= 4 * SECONDS, "{processed}");
@@ -56,6 +57,7 @@ fn ranges_come_from_the_database_and_the_newest_rows_from_the_collectors() {
     let url = format!("http://127.0.0.1:{queue}");
     let serve = ["serve", "--port", "0", "--collectors", &names, "--mq-url", &url];
     let gateway = Gateway::of(start_with(&serve, &settings));
+    gateway.until("/health", "both collectors", |said| said.json["status"] == "healthy");
     let streamer =
         ["stream", "--csv", &file, "--once", "--rate", "2000", "--batch-size", "8", "--mq-url", &url];
     assert_eq!(start_with(&streamer, &[]).ended().0, Some(0));
