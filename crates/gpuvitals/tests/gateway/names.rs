@@ -77,7 +77,7 @@ fn every_address_of_a_name_is_a_collector_and_one_that_vanished_is_missed() {
     let gateway = Gateway::of(Process::start(&mut command));
     let reached = |host: u8, is_reached: bool| {
         // The queue is away, so collectors that are reached say that.
-        let reason = if is_reached { "the queue is not reached" } else { "no answer" };
+        let reason = if is_reached { "the queue is not reached" } else { "the service does not answer" };
         let address = format!("127.0.0.{host}:{api}");
         move |said: &Said| {
             let list = said.json["collectors"].as_array().unwrap();
