@@ -159,6 +159,8 @@ fn rows(
 #[derive(Debug, Default)]
 struct GpuSum {
     held_ns: i64,
+    /// The part of that in which the utilisation is known.
+    known_ns: i64,
     busy_ns: Option<i64>,
     memory_mb: Option<i64>,
 }
@@ -167,15 +169,16 @@ impl GpuSum {
     fn add(&mut self, metrics: &Value) {
         let number = |name: &str| metrics[name].as_i64();
         self.held_ns = self.held_ns.saturating_add(number("held_ns").unwrap_or(0));
+        self.known_ns = self.known_ns.saturating_add(number("known_ns").unwrap_or(0));
         if let Some(busy_ns) = number("busy_ns") {
             self.busy_ns = Some(self.busy_ns.unwrap_or(0).saturating_add(busy_ns));
         }
         self.memory_mb = self.memory_mb.max(number("memory_max_mb"));
     }
 
-    /// Mean utilisation in percent, to a tenth.
+    /// Mean utilisation in percent, to a tenth, of the time in which it is known.
     fn utilization(&self) -> Option<f64> {
-        let tenths = (i128::from(self.busy_ns?) * 1_000).checked_div(i128::from(self.held_ns))?;
+        let tenths = (i128::from(self.busy_ns?) * 1_000).checked_div(i128::from(self.known_ns))?;
         Some(f64::from(i32::try_from(tenths).ok()?) / 10.0)
     }
 }
@@ -240,7 +243,7 @@ mod tests {
 
     fn used(host: &str, gpu: &str, [held_s, busy_s, memory_mb]: [i64; 3]) -> Value {
         let metrics = json!({
-            "held_ns": held_s * SECOND_NS, "busy_ns": busy_s * SECOND_NS, "memory_max_mb": memory_mb,
+            "held_ns": held_s * SECOND_NS, "known_ns": held_s * SECOND_NS, "busy_ns": busy_s * SECOND_NS, "memory_max_mb": memory_mb,
         });
         json!({ "hostname": host, "gpu_id": gpu, "metrics": metrics })
     }
