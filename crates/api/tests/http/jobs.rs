@@ -156,6 +156,7 @@ async fn jobs_of_a_host_are_those_of_its_gpus_page_by_page() {
         ("/api/v1/jobs?by=user", 400),
         ("/api/v1/jobs?sort=hosts", 400),
         ("/api/v1/jobs?running=perhaps", 400),
+        ("/api/v1/jobs?running=true&start=2026-11-20T12:00:00Z&end=2026-11-20T13:00:00Z", 200),
     ] {
         assert_eq!(world.get(path).await.status, status, "{path}");
     }
