@@ -28,7 +28,7 @@ use crate::terminal;
   gpuvitals jobs top
   gpuvitals jobs show 4711 --last 7d
 
-WASTED is the time held, less time times utilisation. Docs: docs/jobs.md."
+WASTED is the time whose utilisation is known, less time times utilisation. Docs: docs/jobs.md."
 )]
 pub(crate) struct JobsFlags {
     /// Which of them.
