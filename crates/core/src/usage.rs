@@ -9,6 +9,7 @@
 //!
 //! A [`Ledger`] adds up where the samples are, before anything is thinned out or lost, and gives the sums of each hour as rows.
 
+mod batch_jobs;
 mod fold;
 mod holders;
 mod holdings;
@@ -18,6 +19,7 @@ mod rows;
 mod spans;
 mod stay;
 
+pub use batch_jobs::{BatchJob, BatchJobs};
 pub use fold::HolderUse;
 pub use holders::{GpuUse, HOLDER_COLUMNS, Holder, ToldApart, USES_MAX, Usage, UseQuery, join};
 pub use holdings::{

@@ -9,11 +9,13 @@ use super::error::QueryError;
 use super::fleet::Fleet;
 use super::part::{Answered, Changes, Part};
 use super::query::{BucketQuery, Rows, RowsQuery};
+use super::selector::{Matcher, Selector, TextTest};
 use super::steps::TimeSteps;
 use crate::usage::{
-    GpuUse, Holdings, HoldingsAnswer, HoldingsQuery, RowsOfUse, USES_MAX, Usage, UseQuery, use_columns,
+    BatchJobs, GpuUse, Holdings, HoldingsAnswer, HoldingsQuery, RowsOfUse, USES_MAX, Usage, UseQuery,
+    hour_of, use_columns,
 };
-use crate::{Batch, Health, Table};
+use crate::{Batch, Health, IdentityColumn, Table};
 
 /// Rows of a page that a history is asked for.
 const PAGE_ROWS: usize = 20_000;
@@ -151,6 +153,39 @@ pub async fn holdings(
     let max = rows_max as u64;
     let missing = taking.await?.ok_or(QueryError::TooManyRows { rows: max.saturating_add(1), max })?;
     Ok(Part { answer: held.finish(), missing })
+}
+
+/// What is known of batch jobs by the rows of `jobs` in a range of time: of those with these numbers, without any of all. A history that
+/// keeps no such rows knows nothing.
+///
+/// # Errors
+/// When there are more rows than so many, or the history gives none.
+pub async fn batch_jobs(
+    history: &(impl History + ?Sized),
+    ids: Vec<Arc<str>>,
+    (start_ns, end_ns): (i64, i64),
+    rows_max: usize,
+) -> Result<Part<BatchJobs>, QueryError> {
+    let of_ids =
+        (!ids.is_empty()).then_some(Matcher { column: IdentityColumn::Job, test: TextTest::Is(ids) });
+    let rows = RowsQuery {
+        selector: Selector::new(of_ids.into_iter().collect()).map_err(QueryError::failed)?,
+        // Rows have the start of their hour.
+        start_ns: Some(hour_of(start_ns)),
+        end_ns: Some(end_ns),
+        ..RowsQuery::of(Table::Jobs, 0)
+    };
+    let mut jobs = BatchJobs::default();
+    let taking = each_page(history, &rows, rows_max, |batch| {
+        jobs.add(batch);
+        Ok(())
+    });
+    let max = rows_max as u64;
+    let missing = match taking.await {
+        Err(QueryError::NotKept { .. }) => Vec::new(),
+        taken => taken?.ok_or(QueryError::TooManyRows { rows: max.saturating_add(1), max })?,
+    };
+    Ok(Part { answer: jobs, missing })
 }
 
 /// Checks that a question for use has a range, and steps that an answer can have.
