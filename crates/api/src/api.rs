@@ -25,6 +25,7 @@ use crate::condition::StateRules;
 use crate::config::ApiConfig;
 use crate::dto::GatewayStats;
 use crate::error::ApiError;
+use crate::hidden::HiddenUsers;
 use crate::meter::Meter;
 use crate::past::{Past, PastInstant};
 use crate::peer::Peer;
@@ -87,6 +88,8 @@ impl fmt::Debug for Api {
 impl Api {
     /// A gateway to that history.
     pub fn new(config: ApiConfig, history: Arc<dyn History>, status: Arc<dyn StatusView>) -> Self {
+        let history: Arc<dyn History> =
+            if config.hides_users { Arc::new(HiddenUsers::of(history)) } else { history };
         let (limits, stopping) = (&config.limits, CancellationToken::new());
         let recent = RecentChanges::new(limits.resume_bytes, config.clock.clone(), stopping.clone());
         let of_source = Arc::clone(&status);
@@ -125,6 +128,11 @@ impl Api {
 
     pub(crate) fn history(&self) -> &dyn History {
         self.0.history.as_ref()
+    }
+
+    /// The history with what may be shown of it, for those who show it in other ways.
+    pub fn shown_history(&self) -> Arc<dyn History> {
+        Arc::clone(&self.0.history)
     }
 
     pub(crate) fn status(&self) -> &dyn StatusView {

@@ -29,6 +29,8 @@ pub struct ApiConfig {
     pub rack_pattern: Option<RackPattern>,
     /// What a GPU hour and a kWh cost.
     pub prices: JobPrices,
+    /// Whether users are shown as numbers, and not by name.
+    pub hides_users: bool,
     /// Origins whose pages may use the API; empty: only its own page.
     pub cors: Vec<WebOrigin>,
     /// Answers kept ready, about.
@@ -47,6 +49,7 @@ impl Default for ApiConfig {
             stale_after: Duration::from_secs(90),
             rack_pattern: None,
             prices: JobPrices::default(),
+            hides_users: false,
             cors: Vec::new(),
             cache_entries: CACHE_ENTRIES,
             limits: Limits::default(),

@@ -37,6 +37,7 @@ mod cursor;
 mod dto;
 mod error;
 mod format;
+mod hidden;
 mod meter;
 mod parameter;
 mod past;

@@ -39,6 +39,8 @@ settings! {
         stale_after: Duration = "90s";
         /// Regular expression whose first group is the rack in a host's name, such as `^(r[0-9]+)-`; empty: racks are not known
         rack_pattern: Option<RackPattern> = "";
+        /// Show users as numbers, and not by name
+        hide_users: bool = false;
         /// Longest time for an answer; then it is an error, and the work on it ends
         request_timeout: Duration = "30s", from "100ms" to "1h";
     }
@@ -88,6 +90,7 @@ impl ApiSettings {
             stale_after: self.stale_after,
             rack_pattern: self.rack_pattern.clone(),
             prices: jobs.prices(),
+            hides_users: self.hide_users,
             cors: self.cors.clone(),
             cache_entries: self.cache_entries,
             limits: Limits {

@@ -82,8 +82,8 @@ async fn serve(config: &Config, Service { announcer, mut signals, .. }: Service)
     announcer.tell(&format!("asking {} and the queue {}", names.join(", "), status.queue.name()));
     announcer.tell(&format!("dashboard and API: {}://{address}/", config.listener.scheme()));
     let stop = CancellationToken::new();
-    let api = Api::new(config.api.config(&config.jobs), Arc::clone(&history), status);
-    let calls = gpuvitals_remote::serve(history, api.queries(), &stop).await;
+    let api = Api::new(config.api.config(&config.jobs), history, status);
+    let calls = gpuvitals_remote::serve(api.shown_history(), api.queries(), &stop).await;
     let beside = queue_api::with(Beside::reading(calls), None, &queue_settings)?;
     api.keep_findings(outlet, &config.sampling.node());
     let shown = api.clone();

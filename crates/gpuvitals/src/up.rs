@@ -105,8 +105,8 @@ async fn serve(
     ));
     announcer.tell(&format!("dashboard and API: {}://{address}/", config.listener.scheme()));
     let [stop_source, give_up, stop_api] = [(); 3].map(|()| CancellationToken::new());
-    let api = Api::new(config.api.config(&config.jobs), Arc::clone(&store), Arc::clone(&status) as _);
-    let calls = gpuvitals_remote::serve(store, api.queries(), &stop_api).await;
+    let api = Api::new(config.api.config(&config.jobs), store, Arc::clone(&status) as _);
+    let calls = gpuvitals_remote::serve(api.shown_history(), api.queries(), &stop_api).await;
     let (calls, queue) = (Beside::reading(calls), here.as_ref().map(|it| &it.0));
     let beside = queue_api::with(calls, queue, &config.message_queue)?;
     api.keep_findings(outlet, &config.sampling.node());

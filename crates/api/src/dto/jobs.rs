@@ -1,7 +1,9 @@
 //! What jobs and pods used.
 
+use std::sync::Arc;
+
 use gpuvitals_core::energy::JOULES_PER_KWH;
-use gpuvitals_core::usage::{Holding, HoldingSums};
+use gpuvitals_core::usage::{BatchJob, Holding, HoldingSums};
 use serde::Serialize;
 use utoipa::ToSchema;
 
@@ -43,6 +45,10 @@ pub(crate) struct JobDetail {
     pub(crate) job: JobUse,
     /// Of each GPU, by host.
     pub(crate) gpus: Vec<JobGpu>,
+    /// What it could have done without; missing where that is not safe to say.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(required = false, nullable = false)]
+    pub(crate) advice: Option<JobAdvice>,
     /// Whether the range begins or ends within an hour: then of that hour a part is taken that is as long.
     pub(crate) interpolated: bool,
     /// First instant.
@@ -79,9 +85,53 @@ pub(crate) struct JobUse {
     pub(crate) gpus: usize,
     /// The hosts of its GPUs.
     pub(crate) hosts: Vec<String>,
+    /// What the batch system told of the job; missing if it is none, or several, or nothing was told.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(required = false, nullable = false)]
+    pub(crate) about: Option<AboutJob>,
     /// What it used.
     #[serde(flatten)]
     pub(crate) sums: JobSums,
+}
+
+/// What the batch system told of a job.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct AboutJob {
+    /// Name that its user gave it; null: not known.
+    name: Option<String>,
+    /// Its user, a number where `api.hide_users` is set; null: not known.
+    user: Option<String>,
+    /// Number of its user on the host; null: not known.
+    uid: Option<i64>,
+    /// Account that it is charged to; null: not known.
+    account: Option<String>,
+    /// Queue or partition that it ran in; null: not known.
+    queue: Option<String>,
+    /// Its array and its place there, `ARRAY_TASK`; null: it is of none.
+    array_task: Option<String>,
+    /// When it began; null: not known.
+    start: Option<Moment>,
+    /// When it ended; null: it runs, or that is not known.
+    end: Option<Moment>,
+    /// `running` or `ended`; null: nobody has told of it for long.
+    #[schema(value_type = Option<String>)]
+    state: Option<&'static str>,
+    /// How it ended, `CODE:SIGNAL`; null: it runs, or that is not known.
+    exit_code: Option<String>,
+}
+
+/// What a job that is over could have done without.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct JobAdvice {
+    /// In words.
+    #[schema(example = "2 of 8 GPUs never passed 1 %; with 6 this job would have saved 31.2 GPU hours")]
+    pub(crate) text: String,
+    /// How many GPUs it had.
+    pub(crate) gpus: usize,
+    /// How many of them did nothing from its begin to its end.
+    pub(crate) idle_gpus: usize,
+    /// Hours that it held these.
+    pub(crate) saved_gpu_hours: f64,
 }
 
 /// What a job or pod used of one GPU or MIG instance.
@@ -166,8 +216,8 @@ pub(crate) struct JobCheck {
 }
 
 impl JobUse {
-    /// Of a group of holders; `is_current`: the range ends now.
-    pub(crate) fn of(held: &Holding, is_current: bool, prices: JobPrices) -> Self {
+    /// Of a group of holders, with what is told of it if it is one batch job; `is_current`: the range ends now.
+    pub(crate) fn of(held: &Holding, told: Option<&BatchJob>, is_current: bool, prices: JobPrices) -> Self {
         let [namespace, pod, container, job] =
             held.names.each_ref().map(|name| name.as_ref().map(ToString::to_string));
         Self {
@@ -182,7 +232,26 @@ impl JobUse {
             running: is_current.then_some(held.is_last),
             gpus: held.gpus.len(),
             hosts: held.nodes.iter().map(ToString::to_string).collect(),
+            about: told.map(AboutJob::of),
             sums: JobSums::of(&held.sums, prices),
+        }
+    }
+}
+
+impl AboutJob {
+    fn of(job: &BatchJob) -> Self {
+        let text = |text: Option<&Arc<str>>| text.map(ToString::to_string);
+        Self {
+            name: text(job.name()),
+            user: text(job.user()),
+            uid: job.uid,
+            account: text(job.account()),
+            queue: text(job.queue()),
+            array_task: text(job.array_task()),
+            start: job.start_ns.map(Moment),
+            end: job.end_ns.map(Moment),
+            state: job.runs.map(|runs| if runs { "running" } else { "ended" }),
+            exit_code: text(job.exit_code.as_ref()),
         }
     }
 }

@@ -1,5 +1,8 @@
 //! `/api/v1/jobs`: what each holder of GPUs used, by the sums that nodes make of their samples.
 
+mod advice;
+mod told;
+
 use std::sync::Arc;
 
 use axum::extract::State as Shared;
@@ -19,15 +22,29 @@ use super::usage::USE_REUSED_NS;
 use crate::api::Api;
 use crate::ask::{self, Ask, Body, Rendered, View};
 use crate::asked::{Flag, Instant, Limit, Offset, Paging, TimeRange};
-use crate::config::{JobPrices, Limits};
-use crate::dto::{JobCheck, JobDetail, JobGpu, JobList, JobSums, JobUse, Moment};
+use crate::config::Limits;
+use crate::dto::{JobCheck, JobDetail, JobGpu, JobList, JobSums, JobUse, Moment, Pagination};
 use crate::error::{ApiError, ErrorBody};
 use crate::parameter::{self, Asked, Named, given};
+use told::{JobGroup, ToldJobs};
 
-/// Most rows of `gpu_usage` that are added up: 4,000 GPUs with ten holders an hour over a day.
+/// Most rows of `gpu_usage` that are added up: 4,000 GPUs with ten holders an hour over a day. As many of `jobs` are joined.
 const ROWS_MAX: usize = 1_000_000;
-/// What holders are put together by, the usual one first: what their rows know.
-const BY: [&str; 9] = ["holder", "gpu", "node", "namespace", "job", "pod", "model", "cluster", "day"];
+/// What holders are put together by, the usual one first: what their rows know, and what is told of jobs.
+const BY: [&str; 12] = [
+    "holder",
+    "gpu",
+    "node",
+    "namespace",
+    "job",
+    "pod",
+    "model",
+    "cluster",
+    "day",
+    "user",
+    "account",
+    "queue",
+];
 /// The order by what they are put together by.
 const BY_GROUP: &str = "group";
 
@@ -57,10 +74,10 @@ pub(crate) struct JobsParams {
     /// Only GPUs that are in these hosts now, between commas.
     #[param(example = "sim-node-01")]
     host: Option<String>,
-    /// Groups: `holder`, `gpu`, `node`, `namespace`, `job`, `pod`, `model`, `cluster` or `day` (UTC); `holder` unless given. Of each what
-    /// was held; time of nobody is in none.
+    /// Groups: `holder`, `gpu`, `node`, `namespace`, `job`, `pod`, `model`, `cluster` or `day` (UTC); `user`, `account` or `queue`, as the
+    /// batch system told of jobs; `holder` unless given. Of each what was held; time of nobody is in none.
     #[param(
-        pattern = "^ *(?:holder|gpu|node|namespace|job|pod|model|cluster|day)? *$",
+        pattern = "^ *(?:holder|gpu|node|namespace|job|pod|model|cluster|day|user|account|queue)? *$",
         example = "namespace"
     )]
     by: Option<String>,
@@ -108,12 +125,22 @@ struct JobsAsk {
     range: TimeRange,
     gpus: Vec<Arc<str>>,
     hosts: Vec<Arc<str>>,
-    by: HoldingGroup,
+    by: JobGroup,
     /// The name of an order, and whether it is reversed.
     sort: Option<(String, bool)>,
     only_running: bool,
     is_checked: bool,
     page: Paging,
+}
+
+/// Some of the groups of an answer.
+struct JobsPage {
+    groups: Vec<Holding>,
+    /// All groups together.
+    whole: HoldingSums,
+    /// How many there are in all.
+    total: usize,
+    pagination: Pagination,
 }
 
 /// A question for one holder.
@@ -180,10 +207,35 @@ impl Ask for JobsAsk {
     async fn answer(self, view: View) -> Result<Rendered, ApiError> {
         let range = self.range.at(view.now_ns())?;
         let is_current = is_current(range.1, view.now_ns());
-        let Part { answer: (held, check), missing } = self.held(view.history.as_ref(), range).await?;
-        view.render(missing, move |view, _| {
+        let history = view.history.as_ref();
+        let Part { answer: (mut held, check), missing } = self.held(history, range).await?;
+        let (page, told, unread) = if let JobGroup::Told(group) = self.by {
+            let Part { answer: told, missing } = ToldJobs::of_range(history, range, view.now_ns()).await?;
+            held.groups = group.put_together(held.groups, &told);
+            (self.page(&mut held), told, missing)
+        } else {
+            let page = self.page(&mut held);
+            let Part { answer: told, missing } =
+                ToldJobs::of_holders(history, &page.groups, range, view.now_ns()).await?;
+            (page, told, missing)
+        };
+        view.render(ask::joined(missing, unread), move |view, _| {
             let until_ns = self.range.until_ns(view.now_ns(), USE_REUSED_NS);
-            Body::until(until_ns, &self.list(held, check, range, (is_current, view.prices)))
+            let JobsPage { groups, whole, total, pagination } = page;
+            let of = |one: &Holding| JobUse::of(one, told.of(one).as_ref(), is_current, view.prices);
+            let list = JobList {
+                jobs: groups.iter().map(of).collect(),
+                whole: JobSums::of(&whole, view.prices),
+                nobody: JobSums::of(&held.nobody, view.prices),
+                unobserved_gpu_hours: held.unobserved.held_s / 3_600.0,
+                interpolated: [whole, held.nobody, held.unobserved].iter().any(HoldingSums::is_interpolated),
+                check,
+                start: Moment(range.0),
+                end: Moment(range.1),
+                total,
+                pagination,
+            };
+            Body::until(until_ns, &list)
         })
         .await
     }
@@ -192,7 +244,7 @@ impl Ask for JobsAsk {
 impl JobsAsk {
     fn parse(params: &JobsParams, limits: &Limits) -> Result<Self, ApiError> {
         let by = given(params.by.as_ref()).unwrap_or("holder");
-        let group = HoldingGroup::by_name(by).filter(|_| BY.contains(&by));
+        let group = JobGroup::by_name(by).filter(|_| BY.contains(&by));
         Ok(Self {
             range: TimeRange::read(params.start.as_ref(), params.end.as_ref())?,
             gpus: parameter::list("gpus", params.gpus.as_ref())?,
@@ -217,7 +269,7 @@ impl JobsAsk {
             let check = self.is_checked.then(|| check(&nothing, &[]));
             return Ok(Part { answer: (nothing, check), missing });
         };
-        let query = HoldingsQuery { gpus: gpus.clone(), start_ns, end_ns, by: self.by, holder: None };
+        let query = HoldingsQuery { gpus: gpus.clone(), start_ns, end_ns, by: self.by.held(), holder: None };
         let Part { answer: held, missing: unread } = holdings(history, query, ROWS_MAX).await?;
         let missing = ask::joined(missing, unread);
         if !self.is_checked {
@@ -239,14 +291,9 @@ impl JobsAsk {
         Ok(Part { answer: Some(gpus).filter(|gpus| !gpus.is_empty()), missing: fleet.missing })
     }
 
-    fn list(
-        &self,
-        held: HoldingsAnswer,
-        check: Option<JobCheck>,
-        (start_ns, end_ns): (i64, i64),
-        (is_current, prices): (bool, JobPrices),
-    ) -> JobList {
-        let HoldingsAnswer { mut groups, nobody, unobserved, .. } = held;
+    /// The groups of the page that is asked for, in their order, and the sums of all.
+    fn page(&self, held: &mut HoldingsAnswer) -> JobsPage {
+        let mut groups = std::mem::take(&mut held.groups);
         groups.retain(|one| one.is_last || !self.only_running);
         self.put_in_order(&mut groups);
         let mut whole = HoldingSums::default();
@@ -254,18 +301,7 @@ impl JobsAsk {
             whole.add(&one.sums);
         }
         let (groups, total, pagination) = self.page.cut(groups);
-        JobList {
-            jobs: groups.iter().map(|one| JobUse::of(one, is_current, prices)).collect(),
-            whole: JobSums::of(&whole, prices),
-            nobody: JobSums::of(&nobody, prices),
-            unobserved_gpu_hours: unobserved.held_s / 3_600.0,
-            interpolated: [whole, nobody, unobserved].iter().any(HoldingSums::is_interpolated),
-            check,
-            start: Moment(start_ns),
-            end: Moment(end_ns),
-            total,
-            pagination,
-        }
+        JobsPage { groups, whole, total, pagination }
     }
 
     fn put_in_order(&self, groups: &mut [Holding]) {
@@ -299,10 +335,19 @@ impl Ask for JobAsk {
             return Err(ApiError::Missing { name: "cluster", allowed });
         }
         groups.sort_by(|one, other| (&one.nodes, &one.group).cmp(&(&other.nodes, &other.group)));
-        view.render(missing, move |view, _| {
+        let Part { answer: told, missing: unread } = ToldJobs::of_holders(
+            view.history.as_ref(),
+            std::slice::from_ref(&whole),
+            (start_ns, end_ns),
+            view.now_ns(),
+        )
+        .await?;
+        view.render(ask::joined(missing, unread), move |view, _| {
             let until_ns = self.range.until_ns(view.now_ns(), USE_REUSED_NS);
+            let told = told.of(&whole);
             let detail = JobDetail {
-                job: JobUse::of(&whole, is_current, view.prices),
+                job: JobUse::of(&whole, told.as_ref(), is_current, view.prices),
+                advice: told.as_ref().and_then(|told| advice::advice(&groups, told, start_ns)),
                 gpus: groups.iter().map(|one| JobGpu::of(one, view.prices)).collect(),
                 interpolated: whole.sums.is_interpolated(),
                 start: Moment(start_ns),

@@ -28,7 +28,7 @@ fn pod_of(gpu: &Identity, pod: &str) -> Identity {
 
 /// The rows of the last hour, a minute apart, and what a ledger makes of them: a job with two GPUs on two hosts, of which one parks, a GPU
 /// that two pods share, and one that nobody has and nobody saw for a while.
-async fn accounted() -> World {
+pub(crate) async fn accounted() -> World {
     accounted_at(JobPrices::default()).await
 }
 
@@ -64,7 +64,7 @@ async fn accounted_at(prices: JobPrices) -> World {
     world
 }
 
-fn near(value: &Value, expected: f64) {
+pub(crate) fn near(value: &Value, expected: f64) {
     assert!((value.as_f64().unwrap() - expected).abs() < 1e-6, "{value} is not {expected}");
 }
 
@@ -153,7 +153,7 @@ async fn jobs_of_a_host_are_those_of_its_gpus_page_by_page() {
     for (path, status) in [
         ("/api/v1/jobs?host=nowhere", 404),
         ("/api/v1/jobs?start=2026-11-20T16:00:00Z&end=2026-11-20T15:00:00Z", 400),
-        ("/api/v1/jobs?by=user", 400),
+        ("/api/v1/jobs?by=label", 400),
         ("/api/v1/jobs?sort=hosts", 400),
         ("/api/v1/jobs?running=perhaps", 400),
         ("/api/v1/jobs?running=true&start=2026-11-20T12:00:00Z&end=2026-11-20T13:00:00Z", 200),

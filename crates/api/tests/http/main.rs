@@ -29,5 +29,6 @@ mod refused;
 mod silences;
 mod stream;
 mod telemetry;
+mod told;
 mod topology;
 mod world;

@@ -1,0 +1,154 @@
+//! What is told of batch jobs beside what they used: who ran them, and by whom they are put together.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use gpuvitals_core::history::{History, Part, QueryError, batch_jobs};
+use gpuvitals_core::usage::{BatchJob, BatchJobs, Holding, HoldingGroup};
+
+use super::ROWS_MAX;
+
+/// What a holder begins with that is a batch job, or a user.
+const JOB_HOLDER: &str = "job:";
+const USER_HOLDER: &str = "user:";
+
+/// Of more jobs all rows of the range are read: each row would be compared with each of them.
+const IDS_MAX: usize = 512;
+
+/// What holders are put together by.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum JobGroup {
+    /// What the rows of `gpu_usage` know.
+    Held(HoldingGroup),
+    /// What the rows of `jobs` know.
+    Told(ToldGroup),
+}
+
+/// What is told of a job, by which holders are put together.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum ToldGroup {
+    User,
+    Account,
+    Queue,
+}
+
+impl JobGroup {
+    /// The group of that name.
+    pub(super) fn by_name(name: &str) -> Option<Self> {
+        Some(match name {
+            "user" => Self::Told(ToldGroup::User),
+            "account" => Self::Told(ToldGroup::Account),
+            "queue" => Self::Told(ToldGroup::Queue),
+            name => Self::Held(HoldingGroup::by_name(name)?),
+        })
+    }
+
+    /// By what the rows of `gpu_usage` are put together for it.
+    pub(super) fn held(self) -> HoldingGroup {
+        match self {
+            Self::Held(group) => group,
+            Self::Told(_) => HoldingGroup::Holder,
+        }
+    }
+}
+
+impl ToldGroup {
+    /// Puts holders together, whoever held most first.
+    pub(super) fn put_together(self, holders: Vec<Holding>, told: &ToldJobs) -> Vec<Holding> {
+        let mut groups: HashMap<Option<Arc<str>>, Holding> = HashMap::new();
+        for holder in holders {
+            let group = self.group_of(&holder, told);
+            let one = Holding { group: group.clone(), ..holder };
+            if let Some(others) = groups.get_mut(&group) {
+                others.and(&one);
+            } else {
+                groups.insert(group, one);
+            }
+        }
+        let mut groups: Vec<Holding> = groups.into_values().collect();
+        groups.sort_by(|one, other| {
+            let most = other.sums.held_s.total_cmp(&one.sums.held_s);
+            most.then_with(|| one.group.cmp(&other.group))
+        });
+        groups
+    }
+
+    fn group_of(self, holder: &Holding, told: &ToldJobs) -> Option<Arc<str>> {
+        if self == Self::User
+            && let Some(user) = holder.holder.as_deref().and_then(|holder| holder.strip_prefix(USER_HOLDER))
+        {
+            return Some(Arc::from(user));
+        }
+        let job = told.of(holder)?;
+        let text = match self {
+            Self::User => job.user(),
+            Self::Account => job.account(),
+            Self::Queue => job.queue(),
+        };
+        text.cloned()
+    }
+}
+
+/// What is told of jobs in a range of time.
+#[derive(Debug, Default)]
+pub(super) struct ToldJobs {
+    jobs: BatchJobs,
+    /// As of when, nanoseconds UTC since 1970.
+    at_ns: i64,
+}
+
+impl ToldJobs {
+    /// Of all jobs of a range.
+    ///
+    /// # Errors
+    /// When there are too many rows of them, or the history gives none.
+    pub(super) async fn of_range(
+        history: &dyn History,
+        range: (i64, i64),
+        now_ns: i64,
+    ) -> Result<Part<Self>, QueryError> {
+        Self::asked(history, Vec::new(), range, now_ns).await
+    }
+
+    /// Of the jobs among these holders.
+    ///
+    /// # Errors
+    /// When there are too many rows of them, or the history gives none.
+    pub(super) async fn of_holders(
+        history: &dyn History,
+        holders: &[Holding],
+        range: (i64, i64),
+        now_ns: i64,
+    ) -> Result<Part<Self>, QueryError> {
+        let mut ids: Vec<Arc<str>> = holders.iter().filter_map(job_of).map(Arc::from).collect();
+        ids.sort_unstable();
+        ids.dedup();
+        if ids.is_empty() {
+            return Ok(Part::default());
+        }
+        if ids.len() > IDS_MAX {
+            ids.clear();
+        }
+        Self::asked(history, ids, range, now_ns).await
+    }
+
+    async fn asked(
+        history: &dyn History,
+        ids: Vec<Arc<str>>,
+        range: (i64, i64),
+        now_ns: i64,
+    ) -> Result<Part<Self>, QueryError> {
+        let Part { answer: jobs, missing } = batch_jobs(history, ids, range, ROWS_MAX).await?;
+        Ok(Part { answer: Self { jobs, at_ns: range.1.min(now_ns) }, missing })
+    }
+
+    /// Of the job that this is about alone; none: nothing, or it is none.
+    pub(super) fn of(&self, holder: &Holding) -> Option<BatchJob> {
+        self.jobs.get(holder.cluster.as_deref(), job_of(holder)?, self.at_ns)
+    }
+}
+
+/// Number of the batch job that this is about alone.
+fn job_of(holding: &Holding) -> Option<&str> {
+    holding.holder.as_deref()?.strip_prefix(JOB_HOLDER)
+}

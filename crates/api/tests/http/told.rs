@@ -1,0 +1,249 @@
+//! What is told of jobs beside what they used: who ran them, advice, and users as numbers wherever they are shown.
+
+use std::sync::Arc;
+
+use gpuvitals_api::{Api, ApiConfig};
+use gpuvitals_core::batch::Value as Number;
+use gpuvitals_core::history::{Change, Part, RowsQuery};
+use gpuvitals_core::time::{HOUR_NS, SECOND_NS};
+use gpuvitals_core::{Batch, BatchBuilder, Identity, IdentityColumn, Origin, Table};
+use serde_json::{Value, json};
+
+use crate::analysis::H100;
+use crate::jobs::near;
+use crate::world::{World, gpu, now_ns, rows};
+
+/// A row of `gpu_usage` about the hour before now: GPU, holder, and how busy the GPU was in it, in per cent.
+type Used<'a> = (Identity, &'a str, i64);
+
+/// Rows of an hour that was held, each GPU with so much memory in use.
+fn used(all: &[Used<'_>], memory_mb: i64) -> Batch {
+    let mut builder = BatchBuilder::new(Table::GpuUsage);
+    for (gpu, holder, busy) in all {
+        let identity = match holder.strip_prefix("job:") {
+            Some(job) => gpu.clone().with(IdentityColumn::Job, job).unwrap(),
+            None => gpu.clone(),
+        };
+        let identity = builder.intern(&identity);
+        let row = builder.row(now_ns() - HOUR_NS, identity);
+        for (column, text) in [("holder", *holder), ("share", "exclusive")] {
+            builder.set_extra_text(row, column, text).unwrap();
+        }
+        let busy_ns = HOUR_NS / 100 * busy;
+        let idle_ns = if *busy > 0 { 0 } else { HOUR_NS };
+        for (column, number) in [
+            ("run", 1),
+            ("as_of_ns", now_ns()),
+            ("held_ns", HOUR_NS),
+            ("known_ns", HOUR_NS),
+            ("busy_ns", busy_ns),
+            ("idle_ns", idle_ns),
+            ("memory_max_mb", memory_mb),
+        ] {
+            builder.set_extra(row, column, Number::Int(number)).unwrap();
+        }
+    }
+    builder.finish(Origin { node: Arc::from("test"), started_ns: 1 }, 1).unwrap()
+}
+
+/// A row of `jobs`: number, who told, seconds before now at which it began and ended, texts, and the user's number.
+type Told<'a> = (&'a str, &'a str, [Option<i64>; 2], &'a [(&'a str, &'a str)], Option<i64>);
+
+fn told(all: &[Told<'_>]) -> Batch {
+    let mut builder = BatchBuilder::new(Table::Jobs);
+    for (id, told_by, times, texts, uid) in all {
+        let mut host = Identity::default();
+        for (column, text) in [(IdentityColumn::Node, "sim-node-01"), (IdentityColumn::Job, *id)] {
+            host.set(column, text).unwrap();
+        }
+        let host = builder.intern(&host);
+        let row = builder.row(now_ns() - HOUR_NS, host);
+        let key = [("job_id", *id), ("step", "whole"), ("told_by", *told_by)];
+        for (column, text) in key.iter().chain(*texts) {
+            builder.set_extra_text(row, column, text).unwrap();
+        }
+        let times = ["start_ns", "end_ns"].into_iter().zip(times);
+        let times = times.filter_map(|(column, ago_s)| Some((column, now_ns() - (*ago_s)? * SECOND_NS)));
+        let uid = uid.map(|uid| ("uid", uid));
+        for (column, number) in times.chain(uid).chain([("as_of_ns", now_ns())]) {
+            builder.set_extra(row, column, Number::Int(number)).unwrap();
+        }
+    }
+    builder.finish(Origin { node: Arc::from("test"), started_ns: 1 }, 1).unwrap()
+}
+
+fn card(number: i32) -> Identity {
+    gpu(&format!("GPU-{number}"), "sim-node-01", number, H100)
+}
+
+/// Two jobs of Kim, one of Lee, and a GPU that Lee uses without a job.
+async fn shared(hides_users: bool) -> World {
+    let world = World::empty(|config, _| config.hides_users = hides_users).await;
+    world.append(rows(&[(card(3), 1, &[("power_w", 100.0)])])).await;
+    let all = [(card(0), "job:7", 100), (card(1), "job:8", 50), (card(2), "job:9", 0)];
+    world.append(used(&all, 100)).await;
+    world.append(used(&[(card(3), "user:lee", 25), (card(4), "pod:team/p/", 100)], 100)).await;
+    let kim = [("job_user", "kim"), ("account", "ml"), ("queue", "gpu")];
+    world
+        .append(told(&[
+            ("7", "prolog", [Some(3_600), None], &[("job_user", "kim"), ("queue", "gpu")], Some(1_001)),
+            ("7", "controller", [Some(3_601), None], &[("job_name", "train"), ("account", "ml")], None),
+            ("8", "controller", [Some(3_600), Some(10)], &kim, Some(1_001)),
+            ("8", "epilog", [None, Some(12)], &[("exit_code", "3:0")], None),
+            ("9", "prolog", [Some(3_600), None], &[("job_user", "lee")], None),
+        ]))
+        .await;
+    world
+}
+
+fn group<'a>(list: &'a Value, name: &Value) -> &'a Value {
+    list["jobs"].as_array().unwrap().iter().find(|job| job["group"] == *name).unwrap()
+}
+
+#[tokio::test]
+async fn a_job_has_its_name_user_account_queue_and_times() {
+    let world = shared(false).await;
+    let list = world.ok("/api/v1/jobs").await;
+    let about = &group(&list, &json!("job:7"))["about"];
+    assert_eq!(
+        *about,
+        json!({"name": "train", "user": "kim", "uid": 1001, "account": "ml", "queue": "gpu", "array_task": null,
+               "start": "2026-11-20T14:59:59Z", "end": null, "state": "running", "exit_code": null})
+    );
+    let over = &group(&list, &json!("job:8"))["about"];
+    assert_eq!((&over["state"], &over["end"]), (&json!("ended"), &json!("2026-11-20T15:59:50Z")));
+    assert_eq!(group(&list, &json!("user:lee"))["about"], Value::Null, "nobody tells of it");
+    assert_eq!(world.ok("/api/v1/jobs/7").await["job"]["about"], *about);
+}
+
+#[tokio::test]
+async fn what_was_held_adds_up_by_user_account_and_queue() {
+    let world = shared(false).await;
+    for (by, groups) in [
+        ("user", json!([["kim", 2.0], ["lee", 2.0], [null, 1.0]])),
+        ("account", json!([["ml", 2.0], [null, 3.0]])),
+        ("queue", json!([["gpu", 2.0], [null, 3.0]])),
+    ] {
+        let list = world.ok(&format!("/api/v1/jobs?by={by}&sort=group")).await;
+        for wanted in groups.as_array().unwrap() {
+            near(&group(&list, &wanted[0])["held_gpu_hours"], wanted[1].as_f64().unwrap());
+        }
+        assert_eq!(list["total"], groups.as_array().unwrap().len(), "{by}");
+        near(&list["whole"]["held_gpu_hours"], 5.0);
+    }
+    let users = &world.ok("/api/v1/jobs?by=user&sort=-wasted_gpu_hours").await["jobs"];
+    assert_eq!(
+        (&users[0]["group"], &users[0]["gpus"]),
+        (&json!("lee"), &json!(2)),
+        "whoever wasted most first"
+    );
+}
+
+#[tokio::test]
+async fn users_are_numbers_on_every_path_that_shows_them() {
+    let world = shared(true).await;
+    let list = world.ok("/api/v1/jobs").await;
+    let about = |id: &str| group(&list, &json!(id))["about"]["user"].clone();
+    assert_eq!(about("job:7"), "1001");
+    let lee = about("job:9").as_str().unwrap().to_owned();
+    assert!(lee.parse::<u64>().unwrap() > u64::from(u32::MAX), "no user of a host has it: {lee}");
+    let by_user = world.ok("/api/v1/jobs?by=user").await;
+    near(&group(&by_user, &json!("1001"))["held_gpu_hours"], 2.0);
+    near(&group(&by_user, &json!(lee))["held_gpu_hours"], 2.0);
+    let held = world.ok(&format!("/api/v1/jobs/user%3A{lee}")).await;
+    assert_eq!(held["job"]["holder"], format!("user:{lee}"));
+    assert_eq!(world.get("/api/v1/jobs/user%3Alee").await.status, 404, "who knows the name learns nothing");
+    let rows = "start=2026-11-20T14:00:00Z&end=2026-11-20T16:00:00Z&limit=100";
+    for path in [
+        "/api/v1/jobs".to_owned(),
+        "/api/v1/jobs/7".to_owned(),
+        "/api/v1/jobs?by=user".to_owned(),
+        format!("/api/v1/telemetry?table=jobs&{rows}"),
+        format!("/api/v1/telemetry?table=jobs&format=csv&{rows}"),
+        format!("/api/v1/telemetry?table=jobs&metrics=job_user&{rows}"),
+        format!("/api/v1/telemetry?table=gpu_usage&{rows}"),
+        format!("/api/v1/telemetry?table=gpu_usage&format=csv&{rows}"),
+        format!("/api/v1/gpus/GPU-3/telemetry?table=gpu_usage&{rows}"),
+    ] {
+        let answer = world.get(&path).await;
+        let text = answer.text();
+        assert_eq!(answer.status, 200, "{path}: {text}");
+        assert!(!text.contains("kim") && !text.contains("lee"), "{path}: {text}");
+        assert!(text.contains("1001") || text.contains(&lee), "{path}: {text}");
+    }
+    let csv = world.get(&format!("/api/v1/telemetry?table=jobs&metrics=job_user&format=csv&{rows}")).await;
+    let head = csv.text().lines().next().unwrap();
+    let has = |name: &str| head.split(',').any(|column| column == name);
+    assert!(has("job_user") && !has("uid"), "it was not asked for: {head}");
+}
+
+#[tokio::test]
+async fn pages_of_rows_go_on_behind_a_user_that_is_a_number() {
+    let world = shared(true).await;
+    let path = "/api/v1/telemetry?table=gpu_usage&limit=1&reverse=true";
+    let mut answer = world.ok(path).await;
+    let mut gpus = Vec::new();
+    loop {
+        gpus.extend(answer["data"].as_array().unwrap().iter().map(|row| row["gpu_id"].clone()));
+        let Some(next) = answer["next"].as_str().map(str::to_owned) else { break };
+        assert!(gpus.len() < 10, "{gpus:?}");
+        answer = world.ok(&format!("{path}&after={next}")).await;
+    }
+    assert_eq!(json!(gpus), json!(["GPU-0", "GPU-1", "GPU-2", "GPU-3", "GPU-4"]));
+}
+
+#[tokio::test]
+async fn who_shows_the_history_in_another_way_shows_no_users_either() {
+    let world = shared(true).await;
+    let config = ApiConfig { hides_users: true, ..ApiConfig::default() };
+    let history =
+        Api::new(config, Arc::new(world.store.clone()), Arc::clone(&world.parts) as _).shown_history();
+    let mut changes = history.changes();
+    let names = |batch: &Batch| format!("{:?}", batch.records());
+    for table in [Table::Jobs, Table::GpuUsage] {
+        let Part { answer, .. } = history.rows(RowsQuery::of(table, 100)).await.unwrap();
+        let shown = names(&answer.batch.unwrap());
+        assert!(!shown.contains("kim") && !shown.contains("lee"), "{shown}");
+    }
+    world.append(told(&[("10", "prolog", [Some(1), None], &[("job_user", "kim")], Some(1_001))])).await;
+    let Some(Change::Rows(rows)) = changes.next().await else { panic!("rows have come") };
+    let shown: String = rows.iter().map(names).collect();
+    assert!(shown.contains("1001") && !shown.contains("kim"), "{shown}");
+}
+
+/// The advice about a job of four GPUs of which two did nothing, that began and ended so many seconds ago.
+async fn advised(times: [Option<i64>; 2], memory_mb: i64, busy: [i64; 4]) -> Value {
+    let world = World::empty(|_, _| {}).await;
+    let of_job: Vec<Used<'_>> =
+        (0..4).zip(busy).map(|(number, busy)| (card(number), "job:7", busy)).collect();
+    world.append(used(&of_job, memory_mb)).await;
+    world.append(told(&[("7", "controller", times, &[("job_user", "kim")], None)])).await;
+    world.ok("/api/v1/jobs/7?start=2026-11-20T15:00:00Z&end=2026-11-20T16:00:00Z").await["advice"].clone()
+}
+
+#[tokio::test]
+async fn gpus_that_a_job_never_used_are_named_with_what_that_costs() {
+    let half = [100, 50, 0, 0];
+    let whole = [Some(3_600), Some(0)];
+    let advice = advised(whole, 600, half).await;
+    assert_eq!(
+        advice["text"],
+        "2 of 4 GPUs never passed 1 %; with 2 this job would have saved 2.0 GPU hours"
+    );
+    assert_eq!((&advice["gpus"], &advice["idle_gpus"]), (&json!(4), &json!(2)));
+    near(&advice["saved_gpu_hours"], 2.0);
+    let none = advised(whole, 600, [0; 4]).await;
+    assert_eq!(
+        none["text"],
+        "none of its 4 GPUs ever passed 1 %; without GPUs this job would have saved 4.0 GPU hours"
+    );
+    // All of them worked; it may still use them; it may have used them before; they may hold data for the others.
+    for (times, memory_mb, busy) in [
+        (whole, 600, [100, 50, 2, 2]),
+        ([Some(3_600), None], 600, half),
+        ([Some(7_200), Some(0)], 600, half),
+        (whole, 70_000, half),
+    ] {
+        assert_eq!(advised(times, memory_mb, busy).await, Value::Null, "{times:?} {memory_mb} {busy:?}");
+    }
+}
