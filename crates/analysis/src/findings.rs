@@ -16,9 +16,11 @@ mod level;
 mod life;
 mod ras;
 mod recent;
+mod rhythm;
 mod silenced;
 mod silent;
 mod since;
+mod stalled;
 mod subject;
 mod survey;
 pub mod threshold;
@@ -37,6 +39,7 @@ pub use level::WorkLevel;
 pub use life::{LifeChange, life_rows};
 pub use ras::RasBlocks;
 pub use recent::{GpuWindow, Recent};
+pub use rhythm::WorkRhythm;
 pub use silenced::{SILENCE_MAX_NS, Silence, Silenced};
 pub use silent::lost_gpus;
 pub use since::{Began, LOOK_BACK_NS};
@@ -63,6 +66,7 @@ pub fn judge(situation: &Situation<'_>) -> Vec<Candidate> {
     survey.stragglers(&mut found);
     survey.idle_holders(&mut found);
     survey.hung_jobs(&mut found);
+    survey.stalled_jobs(&mut found);
     found
 }
 

@@ -25,9 +25,9 @@ use gpuvitals_analysis::judgement::GpuJudge;
 use gpuvitals_core::feed::Outlet;
 use gpuvitals_core::figures::Family;
 use gpuvitals_core::history::{
-    Buckets, BucketsInParts, Fleet, History, Matcher, Part, QueryError, RowsQuery, Selector, TextTest,
+    self, Buckets, BucketsInParts, Fleet, History, Matcher, Part, QueryError, RowsQuery, Selector, TextTest,
 };
-use gpuvitals_core::time::{AHEAD_MAX_NS, DAY_NS, MINUTE_NS};
+use gpuvitals_core::time::{AHEAD_MAX_NS, DAY_NS, HOUR_NS, MINUTE_NS};
 use gpuvitals_core::{IdentityColumn, Origin, Table, causes};
 
 use crate::{answers, condition};
@@ -46,6 +46,11 @@ const HOSTS_AHEAD_MAX: usize = 16;
 const GPUS_AT_ONCE: usize = 32_768;
 /// Most findings of a judgement whose beginning the history is asked for. Of the others `since` says that they may have begun earlier.
 const LOOKED_MAX: usize = 1_024;
+/// Most batch jobs with findings of which it is looked up who runs them, and most rows about them.
+const TOLD_JOBS_MAX: usize = 256;
+const TOLD_ROWS_MAX: usize = 100_000;
+/// A job that runs has rows in every hour.
+const TOLD_BACK_NS: i64 = HOUR_NS;
 /// Most of them of which the first row is read; of the others the minute is known.
 const ROWS_READ_MAX: usize = 128;
 /// How far a look for the life of findings, or for silences of other gateways, goes back behind what it is about: rows take a while to
@@ -243,7 +248,8 @@ impl FleetWatch {
                 self.tell(&look.fleet, &changes);
             }
         }
-        self.blocking(move |work| work.conclude(&look, missing)).await
+        let judgement = self.blocking(move |work| work.conclude(&look, missing)).await?;
+        Ok(with_told(history, judgement).await)
     }
 
     /// Whether the rows are a recording that is over. Its silence is no news: no row shall tell of it later, where the recording is
@@ -372,7 +378,7 @@ impl Work {
         let judge = GpuJudge::of(open.iter(), Coverage::of(&missing));
         let silences = self.tracker.silences().into_iter().cloned().collect();
         let (at_ns, findings) = (look.fresh.now_ns, named(&look.fleet, open));
-        Judgement { at_ns, findings, silences, judge, jobs, hints, missing }
+        Judgement { at_ns, findings, silences, judge, jobs, hints, told: Arc::default(), missing }
     }
 }
 
@@ -405,6 +411,26 @@ fn named(fleet: &Fleet, findings: Vec<FleetFinding>) -> Vec<(FleetFinding, Strin
         (finding, name)
     };
     findings.into_iter().map(named).collect()
+}
+
+/// A judgement with what is told of the batch jobs that its findings concern. Without it they name no user.
+async fn with_told(history: &dyn History, judgement: Judgement) -> Judgement {
+    let jobs = judgement.findings.iter().filter_map(|(finding, _)| finding.reach.job.clone());
+    let mut ids: Vec<Arc<str>> = jobs.collect();
+    ids.sort_unstable();
+    ids.dedup();
+    ids.truncate(TOLD_JOBS_MAX);
+    if ids.is_empty() {
+        return judgement;
+    }
+    let range = (judgement.at_ns.saturating_sub(TOLD_BACK_NS), judgement.at_ns);
+    match history::batch_jobs(history, ids, range, TOLD_ROWS_MAX).await {
+        Ok(Part { answer, .. }) => Judgement { told: Arc::new(answer), ..judgement },
+        Err(error) => {
+            tracing::debug!(reason = causes(&error), "what is told of jobs cannot be read");
+            judgement
+        }
+    }
 }
 
 /// A subject's name for people.

@@ -6,6 +6,7 @@ use gpuvitals_core::time::{MINUTE_NS, SECOND_NS};
 use gpuvitals_core::{Identity, catalogue};
 
 use super::*;
+use crate::findings::WorkRhythm;
 
 const SOUND: GpuWindow = GpuWindow {
     minutes: 10,
@@ -25,6 +26,7 @@ const SOUND: GpuWindow = GpuWindow {
     links_up: Some(18.0),
     idle_since: None,
     level: None,
+    rhythm: WorkRhythm::UNKNOWN,
     two_nodes_minutes: 0,
 };
 

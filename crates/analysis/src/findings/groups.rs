@@ -211,7 +211,7 @@ pub(super) fn job_name(gpu: Option<&Arc<GpuState>>) -> &str {
 }
 
 /// A span in minutes; from two hours on in hours.
-fn span(minutes: f64) -> String {
+pub(super) fn span(minutes: f64) -> String {
     if minutes < 120.0 { format!("{minutes:.0} minutes") } else { format!("{:.1} hours", minutes / 60.0) }
 }
 

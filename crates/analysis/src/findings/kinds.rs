@@ -176,6 +176,18 @@ pub const KINDS: &[FindingKind] = &[
         )
     },
     FindingKind {
+        covers: &["idle_held"],
+        opens_after_ns: 0,
+        closes_after_ns: MINUTE_NS,
+        remedy: "Look at the job's log, and at `py-spy dump --pid PID`: does it wait for data, a file system, a lock, another service? Has its \
+                 program ended, and its script not? If nothing moves, end the job: that frees the GPUs.",
+        ..unsteady(
+            Severity::Warning,
+            "job_stalled",
+            "All GPUs of a job have worked and do nothing any more, while it holds them.",
+        )
+    },
+    FindingKind {
         remedy: "Look at the process of that GPU: `py-spy dump`, its input, its share of the data. A GPU that waits for its own input \
                  holds up the job.",
         ..unsteady(Severity::Notice, "starved", "A GPU does far less than the others of its job.")

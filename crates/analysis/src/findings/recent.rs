@@ -12,6 +12,7 @@ use gpuvitals_core::{IdentityColumn, MetricId, Table};
 
 use super::level::{ACTIVITIES, Activities, MinuteOfWork, WorkLevel};
 use super::ras::RasBlocks;
+use super::rhythm::WorkRhythm;
 use super::since::{Began, LOOK_BACK_NS};
 use super::threshold::{IDLE_AFTER_NS, LINK_MINUTES, LOADED_FROM_PCT, LOADED_MINUTES_MIN, WINDOW_MINUTES};
 use crate::cells::GpuCells;
@@ -125,6 +126,8 @@ pub struct GpuWindow {
     pub two_nodes_minutes: usize,
     /// Its work for its present holder, but for minutes in which it said that it is busy and did far less.
     pub level: Option<WorkLevel>,
+    /// Its work and pauses for its present holder.
+    pub rhythm: WorkRhythm,
 }
 
 #[derive(Debug, Default)]
@@ -143,6 +146,7 @@ struct RecentGpu {
     /// The nodes that sent rows in the newest minute in which several did.
     nodes: Vec<Arc<str>>,
     level: Option<WorkLevel>,
+    rhythm: WorkRhythm,
     window: GpuWindow,
 }
 
@@ -394,6 +398,7 @@ impl GpuWindow {
             pcie_generation: None,
             idle_since: None,
             level: None,
+            rhythm: WorkRhythm::UNKNOWN,
             ..self
         }
     }
@@ -467,7 +472,7 @@ impl RecentGpu {
         }
         if is_other || is_first {
             (self.idle_since, self.is_looked) = (None, false);
-            self.level = None;
+            (self.level, self.rhythm) = (None, WorkRhythm::UNKNOWN);
         }
         let is_idle = busiest.is_some_and(|cell| cell.max < IDLE_BELOW_PCT);
         let now = Began { at_ns: start_ns, is_bound: is_first };
@@ -501,6 +506,9 @@ impl RecentGpu {
                 activities: minute.activities,
             };
             self.level = WorkLevel::with(self.level, &work);
+            if let Some(cell) = busiest {
+                self.rhythm.take(start_ns, mean(cell), cell.max);
+            }
         }
         self.rise(cells, step, STEPS);
         self.minutes.push_back(minute);
@@ -577,6 +585,7 @@ impl RecentGpu {
             idle_since: self.idle_since,
             two_nodes_minutes: all().filter(|minute| minute.of_two_nodes).count(),
             level: self.level,
+            rhythm: self.rhythm,
         }
     }
 }

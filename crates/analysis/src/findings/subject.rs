@@ -64,6 +64,13 @@ impl FleetFinding {
         }
     }
 
+    /// GPU hours that its GPUs hold for nothing in each hour that it lasts; none: they work, if slowly.
+    pub fn wasted_gpu_hours_per_hour(&self) -> Option<f64> {
+        let all_stand = ["job_hung", "job_stalled", "idle_held"].contains(&self.kind.id);
+        #[expect(clippy::cast_precision_loss, reason = "a number of GPUs")]
+        all_stand.then_some(self.reach.concerned_gpus as f64)
+    }
+
     /// Whether another one about the same subject tells of the same fault and says less.
     pub(super) fn covers(&self, other: &Self) -> bool {
         let id = other.kind.id;

@@ -14,6 +14,7 @@ use crate::freshness::Freshness;
 use crate::health_event::HealthEvent;
 
 mod hung;
+mod stalled;
 
 const NOW_NS: i64 = 1_000_000 * MINUTE_NS;
 const FRESH: Freshness = Freshness { now_ns: NOW_NS, stale_after_ns: 90 * SECOND_NS };

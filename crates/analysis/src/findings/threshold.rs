@@ -65,6 +65,13 @@ pub const HUNG_GPUS_MIN: usize = 2;
 /// Share of the GPUs of a job that may do nothing or be unknown meanwhile; one always may.
 pub const HUNG_OTHERS_SHARE: f64 = 0.125;
 
+/// How long all GPUs of a job that worked do nothing until it has stalled: the hold time of checkpoints and evaluations.
+pub const STALLED_AFTER_NS: i64 = 10 * MINUTE_NS;
+/// Or so many times as long as the longest pause after which it went on.
+pub const STALLED_PAUSES: i64 = 3;
+/// Fewest minutes under load by which a GPU has worked, as more than half of the job's must have.
+pub const STALLED_LOADED_MINUTES: usize = 8;
+
 /// Newest minutes by which links are judged.
 pub const LINK_MINUTES: usize = 3;
 /// Share of the GPUs of a model that must have the same link for another one to be degraded.

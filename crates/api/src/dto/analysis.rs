@@ -2,10 +2,9 @@
 
 use std::sync::Arc;
 
-use gpuvitals_analysis::findings::{
-    ComparedValue, Evidence, FleetFinding, HolderLoad, MemberLoad, Reach, Silence,
-};
+use gpuvitals_analysis::findings::{ComparedValue, Evidence, FleetFinding, HolderLoad, MemberLoad, Silence};
 use gpuvitals_analysis::robust::Spread;
+use gpuvitals_core::usage::BatchJob;
 use serde::Serialize;
 use utoipa::ToSchema;
 
@@ -161,6 +160,18 @@ pub(crate) struct ReachEntry<'a> {
     pod: Option<&'a str>,
     /// Job that holds the GPUs.
     job: Option<&'a str>,
+    /// Name of that job; missing where the batch system did not tell.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(required = false, nullable = false)]
+    job_name: Option<String>,
+    /// Its user, a number where `api.hide_users` is set; missing where the batch system did not tell.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(required = false, nullable = false)]
+    user: Option<String>,
+    /// GPU hours that are held for nothing in each hour that it lasts; missing: the GPUs work, if slowly.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(required = false, nullable = false)]
+    gpu_hours_per_hour: Option<f64>,
 }
 
 /// Some of the findings.
@@ -178,8 +189,8 @@ pub(crate) struct FindingList<'a> {
 }
 
 impl<'a> FindingEntry<'a> {
-    /// A finding about something of this name.
-    pub(crate) fn of(finding: &'a FleetFinding, name: &'a str) -> Self {
+    /// A finding about something of this name, with what is told of the batch job that it concerns.
+    pub(crate) fn of(finding: &'a FleetFinding, name: &'a str, job: Option<&BatchJob>) -> Self {
         let subject = &finding.subject;
         Self {
             id: finding.id(),
@@ -190,7 +201,7 @@ impl<'a> FindingEntry<'a> {
             since_at_least: finding.since_is_bound,
             sentence: &finding.sentence,
             evidence: EvidenceEntry::all(&finding.evidence),
-            reach: ReachEntry::of(&finding.reach),
+            reach: ReachEntry::of(finding, job),
             meaning: finding.kind.meaning,
             next_step: &finding.remedy,
             simulated: finding.reach.is_simulated,
@@ -200,7 +211,9 @@ impl<'a> FindingEntry<'a> {
 }
 
 impl<'a> ReachEntry<'a> {
-    fn of(reach: &'a Reach) -> Self {
+    fn of(finding: &'a FleetFinding, told: Option<&BatchJob>) -> Self {
+        let reach = &finding.reach;
+        let of_told = |text: fn(&BatchJob) -> Option<&Arc<str>>| told.and_then(text).map(ToString::to_string);
         let text = |text: &'a Option<Arc<str>>| text.as_deref();
         Self {
             gpus: reach.gpus.iter().take(NAMED_GPUS_MAX).map(AsRef::as_ref).collect(),
@@ -211,6 +224,9 @@ impl<'a> ReachEntry<'a> {
             namespace: text(&reach.namespace),
             pod: text(&reach.pod),
             job: text(&reach.job),
+            job_name: of_told(BatchJob::name),
+            user: of_told(BatchJob::user),
+            gpu_hours_per_hour: finding.wasted_gpu_hours_per_hour(),
         }
     }
 }

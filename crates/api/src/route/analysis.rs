@@ -136,7 +136,12 @@ impl Ask for FindingsAsk {
                 return Body::table(until_ns, self.format, &table::of(&findings)?, next.as_deref());
             }
             let list = FindingList {
-                findings: findings.iter().map(|(finding, name)| FindingEntry::of(finding, name)).collect(),
+                findings: findings
+                    .iter()
+                    .map(|(finding, name)| {
+                        FindingEntry::of(finding, name, judgement.told_of(finding).as_ref())
+                    })
+                    .collect(),
                 judged_at: Moment(judgement.at_ns),
                 total,
                 pagination,

@@ -31,25 +31,30 @@ pub(super) fn families(judgement: &Judgement) -> Vec<Family> {
     let of_gpu = |name: &'static str, help: &'static str| Family::new(name, Kind::Gauge, help);
     let help = "Clock of a straggler as a share of the median of its job, by GPU and job; of the 500 worst.";
     let stragglers =
-        of_gpus(judgement, "straggler", of_gpu("gpuvitals_straggler_clock_ratio", help), clock_share);
+        of_gpus(judgement, &["straggler"], of_gpu("gpuvitals_straggler_clock_ratio", help), clock_share);
     let help = "How long the GPU of a job that has been idle for longest has done nothing, for each idle GPU of the job; of 500 GPUs.";
-    let idle = of_gpus(judgement, "idle_held", of_gpu("gpuvitals_idle_held_seconds", help), |finding| {
-        #[expect(clippy::cast_precision_loss, reason = "nanoseconds do not matter")]
-        Some(judgement.at_ns.saturating_sub(finding.since_ns) as f64 / 1e9)
-    });
+    let idle = of_gpus(
+        judgement,
+        &["idle_held", "job_stalled"],
+        of_gpu("gpuvitals_idle_held_seconds", help),
+        |finding| {
+            #[expect(clippy::cast_precision_loss, reason = "nanoseconds do not matter")]
+            Some(judgement.at_ns.saturating_sub(finding.since_ns) as f64 / 1e9)
+        },
+    );
     vec![family, judged, stragglers, idle]
 }
 
-/// The family with a figure of each GPU of the findings of a kind, the worst first; of some at most.
+/// The family with a figure of each GPU of the findings of these kinds, the worst first; of some at most.
 fn of_gpus(
     judgement: &Judgement,
-    kind: &str,
+    kinds: &[&str],
     family: Family,
     value: impl Fn(&FleetFinding) -> Option<f64>,
 ) -> Family {
     let findings = judgement.findings.iter().map(|(finding, _)| finding);
-    let of_kind = findings.filter(|finding| finding.kind.id == kind);
-    let samples = of_kind.flat_map(|finding| {
+    let of_kinds = findings.filter(|finding| kinds.contains(&finding.kind.id));
+    let samples = of_kinds.flat_map(|finding| {
         let value = value(finding);
         finding.reach.gpus.iter().filter_map(move |gpu| Some((labels(gpu, finding), value?)))
     });

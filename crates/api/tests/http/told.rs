@@ -1,6 +1,7 @@
 //! What is told of jobs beside what they used: who ran them, advice, and users as numbers wherever they are shown.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use gpuvitals_api::{Api, ApiConfig};
 use gpuvitals_core::batch::Value as Number;
@@ -11,7 +12,7 @@ use serde_json::{Value, json};
 
 use crate::analysis::H100;
 use crate::jobs::near;
-use crate::world::{World, gpu, now_ns, rows};
+use crate::world::{Row, World, gpu, now_ns, rows};
 
 /// A row of `gpu_usage` about the hour before now: GPU, holder, and how busy the GPU was in it, in per cent.
 type Used<'a> = (Identity, &'a str, i64);
@@ -246,4 +247,31 @@ async fn gpus_that_a_job_never_used_are_named_with_what_that_costs() {
     ] {
         assert_eq!(advised(times, memory_mb, busy).await, Value::Null, "{times:?} {memory_mb} {busy:?}");
     }
+}
+
+#[tokio::test]
+async fn a_job_that_has_stalled_is_named_with_its_user_and_what_it_costs() {
+    let world = World::empty(|config, _| config.limits.judge_every = Duration::ZERO).await;
+    let cards = [0, 1].map(|number| card(number).with(IdentityColumn::Job, "7").unwrap());
+    let (works, rests) = ([("utilization_pct", 95.0)], [("utilization_pct", 0.0)]);
+    let mut all: Vec<Row<'_>> = Vec::new();
+    for ago_s in (0..1_980).step_by(20).rev() {
+        let values: &[(&str, f64)] = if ago_s > 720 { &works } else { &rests };
+        all.extend(cards.iter().map(|gpu| (gpu.clone(), ago_s, values)));
+    }
+    world.append(rows(&all)).await;
+    let texts = [("job_user", "kim"), ("job_name", "train")];
+    world.append(told(&[("7", "controller", [Some(1_980), None], &texts, Some(1_001))])).await;
+    let list = world.ok("/api/v1/analysis/findings").await;
+    assert_eq!(list["total"], 1, "{list}");
+    let stalled = &list["findings"][0];
+    assert_eq!(
+        (&stalled["id"], &stalled["since"]),
+        (&json!("job_stalled://7"), &json!("2026-11-20T15:48:00Z"))
+    );
+    let reach = &stalled["reach"];
+    assert_eq!((&reach["user"], &reach["job_name"]), (&json!("kim"), &json!("train")));
+    assert_eq!((&reach["concerned_gpus"], &reach["gpu_hours_per_hour"]), (&json!(2), &json!(2.0)));
+    let metrics = world.get("/metrics").await.text().to_owned();
+    assert!(metrics.contains("gpuvitals_idle_held_seconds{uuid=\"GPU-0\""), "{metrics}");
 }

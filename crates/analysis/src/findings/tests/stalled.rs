@@ -1,0 +1,86 @@
+//! Jobs that worked, and do nothing any more.
+
+use gpuvitals_core::history::Cell;
+
+use super::*;
+
+const GPUS: usize = 4;
+const RESTS: &[(&str, i64)] = &[("utilization_pct", 0)];
+const WORKS: &[(&str, i64)] = &[("utilization_pct", 90)];
+
+/// The last minutes of the GPUs of a job, by their utilisation so many minutes ago.
+fn minutes(busy: &dyn Fn(usize, i64) -> f64) -> Recent {
+    let mut recent = Recent::default();
+    while let Some(query) = recent.next_query(NOW_NS + 11 * SECOND_NS, GPUS) {
+        let steps = TimeSteps::new(query.start_ns, query.end_ns, query.step_ns, 0).unwrap();
+        let mut buckets = Buckets::new(steps, &query.metrics, &[]);
+        for index in 0..GPUS {
+            let name: Arc<str> = format!("GPU-{index}").into();
+            let group: GroupName = Arc::from([Some(name), None, None, Some(Arc::from("train"))]);
+            let group = buckets.group(&group);
+            for step in 0..steps.count {
+                let place = buckets.place(group, step);
+                let value = busy(index, (NOW_NS - steps.time(step)) / MINUTE_NS);
+                let last_ns = steps.time(step) + MINUTE_NS - SECOND_NS;
+                let cell = Cell { count: 6, sum: 6.0 * value, min: value, max: value, last_ns, last: value };
+                let mut all = buckets.metrics_mut().iter_mut();
+                let utilization = all.find(|one| one.metric.metric().column == "utilization_pct").unwrap();
+                utilization.cells[place] = cell;
+            }
+        }
+        recent.take(&buckets);
+    }
+    recent
+}
+
+/// What is found of the job, if its GPUs are like this now.
+fn found(busy: &dyn Fn(usize, i64) -> f64, now: &[(&str, i64)]) -> Vec<Candidate> {
+    let gpus: Vec<Arc<GpuState>> =
+        (0..GPUS).map(|index| gpu(&format!("GPU-{index}"), "n1", "train", 2, now)).collect();
+    let (recent, lost) = (minutes(busy), HashMap::new());
+    judge(&Situation { fresh: FRESH, gpus: &gpus, recent: &recent, lost: &lost })
+}
+
+fn kinds(busy: &dyn Fn(usize, i64) -> f64, now: &[(&str, i64)]) -> Vec<&'static str> {
+    found(busy, now).iter().map(|one| one.finding.kind.id).collect()
+}
+
+#[test]
+fn a_job_that_worked_and_does_nothing_while_it_holds_its_gpus_has_stalled() {
+    // The last of them stopped two minutes after the others.
+    let stopped = |index: usize| if index == 2 { 12 } else { 14 };
+    let busy = |index: usize, ago: i64| if ago > stopped(index) { 95.0 } else { 0.0 };
+    let found = found(&busy, RESTS);
+    assert_eq!(found.len(), 1, "{found:?}");
+    let Candidate { opens, began, finding } = &found[0];
+    assert_eq!((finding.id().as_str(), *opens), ("job_stalled://train", true));
+    assert_eq!(*began, Some(Began::exactly(NOW_NS - 12 * MINUTE_NS)));
+    assert_eq!(
+        finding.sentence,
+        "train worked, has done nothing on its 4 GPUs for 12 minutes, and still holds them"
+    );
+    assert_eq!((finding.reach.concerned_gpus, finding.wasted_gpu_hours_per_hour()), (4, Some(4.0)));
+}
+
+#[test]
+fn a_pause_is_no_stall() {
+    let stops = |minutes: i64| move |_: usize, ago: i64| if ago > minutes { 95.0 } else { 0.0 };
+    assert!(kinds(&stops(9), RESTS).is_empty(), "a long checkpoint");
+    assert!(kinds(&stops(12), WORKS).is_empty(), "it has just gone on");
+    assert!(kinds(&stops(12), &[("temperature_c", 50)]).is_empty(), "nobody knows how they are now");
+    // It once paused for five minutes: three times as long is nothing new.
+    let pauses = |minutes: i64| {
+        move |_: usize, ago: i64| if ago > minutes && !(25..30).contains(&ago) { 95.0 } else { 0.0 }
+    };
+    assert!(kinds(&pauses(14), RESTS).is_empty());
+    assert_eq!(kinds(&pauses(16), RESTS), ["job_stalled"]);
+}
+
+#[test]
+fn a_job_of_which_one_gpu_works_or_that_never_worked_has_not_stalled() {
+    let one_works = |index: usize, ago: i64| if ago > 12 || index == 0 { 95.0 } else { 0.0 };
+    assert!(!kinds(&one_works, RESTS).contains(&"job_stalled"));
+    assert_eq!(kinds(&|_, _| 0.0, RESTS), ["idle_held"]);
+    let hardly = |_: usize, ago: i64| if ago > 28 { 95.0 } else { 0.0 };
+    assert!(!kinds(&hardly, RESTS).contains(&"job_stalled"), "it worked for some minutes only");
+}
