@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use gpuvitals_core::catalogue::Table;
 use gpuvitals_core::clock::Moment;
+use gpuvitals_core::figures::Family;
 use gpuvitals_core::{AbsenceReason, Batch, Identity, IdentityColumn};
 use gpuvitals_exposition::{DeviceStatus, Exposition, ExpositionConfig};
 use gpuvitals_sources::probe::{Driver, Probe};
@@ -105,6 +106,11 @@ impl Node {
     /// The publisher, if there is one.
     pub(crate) fn publisher(&self) -> Option<&Publisher> {
         self.publisher.as_deref()
+    }
+
+    /// What the holders of the GPUs have used so far, as families of metrics; nothing where no rows are published.
+    pub(crate) fn families_of_jobs(&self) -> Vec<Family> {
+        self.intake().as_ref().map_or_else(Vec::new, WaitingRows::families)
     }
 
     pub(crate) fn sampler(&self) -> &Sampler {

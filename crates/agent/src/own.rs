@@ -93,6 +93,7 @@ pub(crate) fn families(node: &Node, counts: &AgentCounts, ownership: &Ownership)
         .by("cause", ownership.unresolved()),
     );
     families.extend(node.jobs().into_iter().flat_map(Jobs::families));
+    families.extend(node.families_of_jobs());
     families.extend((counts.beside)());
     families
 }

@@ -13,6 +13,7 @@ use gpuvitals_core::clock::Moment;
 use gpuvitals_core::figures::{Family, Kind};
 use gpuvitals_core::usage::Sharing;
 use gpuvitals_core::{Batch, causes, wire};
+use gpuvitals_exposition::JobMeters;
 use gpuvitals_queue::link::{AnyProducer, Client, Credentials, MessageQueue, Scheme};
 use gpuvitals_queue::{ContentType, Frame, Producer, PublishError, QueueClock, Receipt};
 use tokio::runtime::Handle;
@@ -200,6 +201,8 @@ impl Producer for ReloadingProducer {
 #[derive(Debug)]
 pub(crate) struct WaitingRows {
     outgoing: Outgoing,
+    /// What the holders of the GPUs have used so far.
+    meters: JobMeters,
     interval_ns: i64,
     batches: Vec<Batch>,
     rows: usize,
@@ -211,7 +214,8 @@ impl WaitingRows {
     /// None yet, of GPUs of which some may be shared.
     pub(crate) fn new(publisher: &Publisher, sharing: Arc<dyn Sharing>) -> Self {
         let (outgoing, interval_ns) = (Outgoing::accounting(sharing), publisher.interval_ns);
-        Self { outgoing, interval_ns, batches: Vec::new(), rows: 0, since_ns: 0 }
+        let meters = JobMeters::default();
+        Self { outgoing, meters, interval_ns, batches: Vec::new(), rows: 0, since_ns: 0 }
     }
 
     /// Takes rows of the sampler.
@@ -220,9 +224,17 @@ impl WaitingRows {
             if self.batches.is_empty() {
                 self.since_ns = now.mono_ns;
             }
+            if batch.table() == Table::GpuUsage {
+                self.meters.take(&batch);
+            }
             self.rows += batch.rows();
             self.batches.push(batch);
         }
+    }
+
+    /// What the holders of the GPUs have used so far, as families of metrics.
+    pub(crate) fn families(&self) -> Vec<Family> {
+        self.meters.families()
     }
 
     /// Whether far more rows wait than make a frame.

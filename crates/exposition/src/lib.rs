@@ -12,6 +12,7 @@
 //! - **Windows** (`…_window{stat=…}`) are those of the wall clock's grid; the last complete one is shown.
 //! - **Totals** (`gpu_energy_joules_total`, `gpu_busy_seconds_total`, `gpu_throttled_seconds_total`) begin at 0 when this
 //!   process first sees the GPU, and leave out unobserved time.
+//! - **Jobs** ([`JobMeters`]): what each holder of GPUs used, by the sums that are published as `gpu_usage`.
 //! - **A fleet** ([`FleetExposition`]) has the same names, from the latest values that a history knows.
 //! - **DCGM's names** ([`Compat`]) come beside them, in either dialect or both, for any vendor's GPUs.
 
@@ -24,6 +25,7 @@ mod exposition;
 mod family;
 mod fleet;
 mod gpu;
+mod jobs;
 mod labels;
 mod meters;
 mod plan;
@@ -38,4 +40,5 @@ pub use compat::Compat;
 pub use config::ExpositionConfig;
 pub use exposition::Exposition;
 pub use fleet::FleetExposition;
+pub use jobs::JobMeters;
 pub use status::DeviceStatus;

@@ -15,6 +15,7 @@ mod energy;
 mod fleet;
 mod golden;
 mod hostile;
+mod jobs;
 mod monitoring;
 mod reader;
 mod scrape;
