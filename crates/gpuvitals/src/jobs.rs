@@ -2,6 +2,7 @@
 
 mod hook;
 mod summary;
+mod waste;
 
 use std::fmt::Write as _;
 
@@ -27,6 +28,7 @@ use crate::terminal;
   gpuvitals jobs --host node-17 --end 2026-11-20T16:00:00Z --json
   gpuvitals jobs top
   gpuvitals jobs show 4711 --last 7d
+  gpuvitals jobs waste --last 7d --html waste.html
 
 WASTED is the time whose utilisation is known, less time times utilisation. Docs: docs/jobs.md."
 )]
@@ -51,6 +53,9 @@ pub(crate) enum JobsWhat {
     Top(TopFlags),
     /// One job or pod: what it used of each of its GPUs
     Show(ShowFlags),
+    /// What was held for nothing, by user or namespace: as a table, a page or CSV
+    #[command(after_help = waste::EXAMPLES)]
+    Waste(waste::WasteFlags),
     /// Tell the agent of a job: for the scripts that Slurm runs at its begin and end
     #[command(after_help = hook::EXAMPLES)]
     Hook(hook::HookFlags),
@@ -87,7 +92,9 @@ pub(crate) struct ListFlags {
         long,
         value_name = "WHAT",
         default_value = "holder",
-        value_parser = ["holder", "gpu", "node", "namespace", "job", "pod", "model", "cluster", "day"]
+        value_parser = [
+            "holder", "gpu", "node", "namespace", "job", "pod", "model", "cluster", "day", "user", "account", "queue",
+        ]
     )]
     pub by: String,
     /// Also compare the sums with the GPUs' own hours and energy
@@ -140,6 +147,7 @@ pub(crate) fn run(flags: &JobsFlags) -> Result<(), Failure> {
             return Ok(());
         }
         Some(JobsWhat::Summary(job)) => return summary::run(job, &flags.server),
+        Some(JobsWhat::Waste(asked)) => return waste::run(asked, &flags.server),
     };
     let answer = query::ask(&flags.server, &path)?;
     if flags.server.json {
@@ -200,6 +208,17 @@ const SUMS: [(&str, &str, bool); 13] = [
     ("MAX °C", "temperature_max_c", true),
     ("MAX MB", "memory_max_mb", true),
 ];
+/// Heads and fields of what the batch system told; those without a value in any line are left out.
+const ABOUT: [(&str, &str); 8] = [
+    ("NAME", "name"),
+    ("USER", "user"),
+    ("ACCOUNT", "account"),
+    ("QUEUE", "queue"),
+    ("START", "start"),
+    ("END", "end"),
+    ("STATE", "state"),
+    ("EXIT", "exit_code"),
+];
 /// Heads that only the GPUs of one job have.
 const PEAKS: [&str; 3] = ["MAX W", "MAX °C", "MAX MB"];
 
@@ -218,8 +237,10 @@ fn list(answer: &Value, by: &str) -> String {
     let jobs: Vec<&Value> = answer["jobs"].as_array().into_iter().flatten().collect();
     let sums = sums_of(&jobs, false);
     let first = if by == "holder" { "JOB".to_owned() } else { by.to_uppercase() };
-    let heads =
-        [first.as_str(), "GPUS"].into_iter().chain(sums.iter().map(|(head, _)| *head)).chain(["HOSTS"]);
+    let is_told = |field: &str| jobs.iter().any(|job| !job["about"][field].is_null());
+    let about: Vec<(&str, &str)> = ABOUT.into_iter().filter(|(_, field)| is_told(field)).collect();
+    let heads = [first.as_str(), "GPUS"].into_iter().chain(sums.iter().map(|(head, _)| *head));
+    let heads = heads.chain(["HOSTS"]).chain(about.iter().map(|(head, _)| *head));
     let mut rows: Vec<Vec<String>> = vec![heads.map(str::to_owned).collect()];
     for job in &jobs {
         let simulated = if job["simulated"] == true { " (simulated)" } else { "" };
@@ -228,6 +249,7 @@ fn list(answer: &Value, by: &str) -> String {
         let mut row = vec![text(&job["group"]) + simulated, text(&job["gpus"])];
         row.extend(sums.iter().map(|(_, field)| number(job[*field].as_f64())));
         row.push(text(&Value::from(hosts.join(","))));
+        row.extend(about.iter().map(|(_, field)| text(&job["about"][*field])));
         rows.push(row);
     }
     let table = if jobs.is_empty() { String::new() } else { aligned(&rows) };
@@ -268,7 +290,16 @@ fn detail(answer: &Value) -> String {
         row.extend(sums.iter().map(|(_, field)| number(job[*field].as_f64())));
         rows.push(row);
     }
-    format!("{shown}\n{}{}", aligned(&rows), interpolated(answer))
+    let advice = answer["advice"]["text"].as_str().map_or_else(String::new, |advice| format!("{advice}\n"));
+    format!("{shown}\n{}{}{advice}{}", about(&job["about"]), aligned(&rows), interpolated(answer))
+}
+
+/// What the batch system told of a job, on one line; empty if it told nothing.
+fn about(about: &Value) -> String {
+    let told = ABOUT.into_iter().filter(|(_, field)| !about[*field].is_null());
+    let told: Vec<String> =
+        told.map(|(head, field)| format!("{} {}", head.to_lowercase(), text(&about[field]))).collect();
+    if told.is_empty() { String::new() } else { told.join(", ") + "\n" }
 }
 
 /// What a range that begins or ends within an hour takes of it.
@@ -389,5 +420,31 @@ mod tests {
             path,
             "/api/v1/jobs/pod%3Ateam%2Fa%2F?start=2026-11-20T15%3A00%3A00Z&end=2026-11-20T16%3A00%3A00Z"
         );
+    }
+
+    #[test]
+    fn what_the_batch_system_told_of_jobs_stands_beside_them_and_advice_below() {
+        let about = json!({
+            "name": "train\u{1b}[2J", "user": "kim", "uid": 1001, "account": "ml", "queue": null, "array_task": null,
+            "start": "2026-11-20T14:59:59Z", "end": null, "state": "running", "exit_code": null,
+        });
+        let told = job(Some("job:7"), &json!({"about": about, "holder": "job:7"}));
+        let shown = list(&answer(&[told.clone(), job(Some("pod:team/p/"), &json!({}))]), "holder");
+        let lines: Vec<&str> = shown.lines().collect();
+        assert!(lines[0].ends_with("STATE") && !lines[0].contains("QUEUE"), "what nobody knows: {shown}");
+        let cells: Vec<&str> = lines[1].split_whitespace().collect();
+        let last = ["a,b", "train\u{fffd}[2J", "kim", "ml", "2026-11-20T14:59:59Z", "running"];
+        assert_eq!(cells[cells.len() - 6..], last);
+        assert!(lines[2].ends_with('-'), "{shown}");
+        let advice =
+            json!({"text": "2 of 8 GPUs never passed 1 %; with 6 this job would have saved 31.2 GPU hours"});
+        let gpu = job(None, &json!({"gpu": "GPU-1", "hostname": "a", "model": "M"}));
+        let shown = detail(&json!({"job": told, "gpus": [gpu], "interpolated": false, "advice": advice}));
+        let lines: Vec<&str> = shown.lines().collect();
+        assert_eq!(
+            lines[1],
+            "name train\u{fffd}[2J, user kim, account ml, start 2026-11-20T14:59:59Z, state running"
+        );
+        assert!(lines[lines.len() - 1].ends_with("31.2 GPU hours"), "{shown}");
     }
 }

@@ -69,6 +69,18 @@ fn the_gpus_of_the_machine_are_sampled_stored_and_served() {
     let printed = jobs(&["--check"]);
     assert!(printed.starts_with("0 holders; nobody had 0.0"), "{printed}");
     assert!(printed.contains("check: 0.0"), "{printed}");
+    let waste = jobs(&["waste", "--by", "namespace"]);
+    assert!(waste.starts_with("NAMESPACE") && waste.contains("Nobody had 0.0"), "{waste}");
+    assert!(
+        jobs(&["waste", "--csv"]).starts_with("user,gpus,held_gpu_hours,"),
+        "{}",
+        jobs(&["waste", "--csv"])
+    );
+    let page = data.path().join("waste.html");
+    assert_eq!(jobs(&["waste", "--html", page.to_str().unwrap()]), "");
+    assert!(std::fs::read_to_string(&page).unwrap().ends_with("</html>\n"));
+    let nowhere = jobs(&["waste", "--html", "/nowhere/waste.html"]);
+    assert!(nowhere.contains("/nowhere/waste.html: cannot be written"), "{nowhere}");
     for none in [&["list", "--by", "day"][..], &["top"]] {
         assert!(jobs(none).starts_with("0 "), "{}", jobs(none));
     }
