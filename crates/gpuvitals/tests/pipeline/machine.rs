@@ -76,7 +76,7 @@ fn the_gpus_of_the_machine_are_sampled_stored_and_served() {
         "{}",
         jobs(&["waste", "--csv"])
     );
-    let page = data.path().join("waste.html");
+    let page = dir.path().join("waste.html");
     assert_eq!(jobs(&["waste", "--html", page.to_str().unwrap()]), "");
     assert!(std::fs::read_to_string(&page).unwrap().ends_with("</html>\n"));
     let nowhere = jobs(&["waste", "--html", "/nowhere/waste.html"]);
