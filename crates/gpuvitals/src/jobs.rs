@@ -1,6 +1,7 @@
 //! `gpuvitals jobs`: what each job and pod used of its GPUs, from a running gpuvitals.
 
 mod hook;
+mod range;
 mod summary;
 mod waste;
 
@@ -8,15 +9,15 @@ use std::fmt::Write as _;
 
 use clap::{Args, Subcommand};
 use gpuvitals_core::quantity::counted;
-use gpuvitals_core::{clock, time};
 use serde_json::Value;
 
-use crate::failure::{Exit, Failure};
+use crate::failure::Failure;
 use crate::percent::escaped;
 use crate::query;
 use crate::query::flags::Server;
 use crate::table::{aligned, fitted, text, width};
 use crate::terminal;
+use range::{RangeFlags, range};
 
 /// `gpuvitals jobs`
 #[derive(Debug, Args)]
@@ -62,17 +63,6 @@ pub(crate) enum JobsWhat {
     /// What a job used of its GPUs, in the form that jobstats keeps in Slurm's records
     #[command(after_help = summary::EXAMPLES)]
     Summary(summary::SummaryFlags),
-}
-
-/// Of when an answer is.
-#[derive(Debug, Args)]
-pub(crate) struct RangeFlags {
-    /// How far back from the end: 6h, 7d
-    #[arg(long, value_name = "DURATION", default_value = "1d")]
-    pub last: String,
-    /// End (RFC 3339) [default: now]
-    #[arg(long, value_name = "TIME")]
-    pub end: Option<String>,
 }
 
 /// `gpuvitals jobs list`
@@ -183,15 +173,6 @@ fn show_path(asked: &ShowFlags) -> Result<String, Failure> {
     Ok(format!("/api/v1/jobs/{}?{}{cluster}", escaped(&asked.id), range(&asked.range)?))
 }
 
-fn range(asked: &RangeFlags) -> Result<String, Failure> {
-    let end_ns = match &asked.end {
-        Some(text) => time::parse(text).map_err(|e| Failure::new(Exit::Usage, format!("--end: {e}")))?,
-        None => clock::now_ns(),
-    };
-    let start = query::before(end_ns, &asked.last)?;
-    Ok(format!("start={start}&end={}", escaped(&time::format(end_ns))))
-}
-
 /// Heads and fields of the sums; those without a value in any line are left out where the flag says so.
 const SUMS: [(&str, &str, bool); 13] = [
     ("GPU HOURS", "held_gpu_hours", false),
@@ -232,12 +213,17 @@ fn sums_of(lines: &[&Value], has_peaks: bool) -> Vec<(&'static str, &'static str
     shown.map(|(head, field, _)| (head, field)).collect()
 }
 
+/// What the batch system told of a job under a name.
+fn told<'a>(job: &'a Value, field: &str) -> &'a Value {
+    job.get("about").and_then(|about| about.get(field)).unwrap_or(&Value::Null)
+}
+
 /// A line a job or group, and one about the rest of the GPUs' time.
 fn list(answer: &Value, by: &str) -> String {
     let jobs: Vec<&Value> = answer["jobs"].as_array().into_iter().flatten().collect();
     let sums = sums_of(&jobs, false);
     let first = if by == "holder" { "JOB".to_owned() } else { by.to_uppercase() };
-    let is_told = |field: &str| jobs.iter().any(|job| !job["about"][field].is_null());
+    let is_told = |field: &str| jobs.iter().any(|job| !told(job, field).is_null());
     let about: Vec<(&str, &str)> = ABOUT.into_iter().filter(|(_, field)| is_told(field)).collect();
     let heads = [first.as_str(), "GPUS"].into_iter().chain(sums.iter().map(|(head, _)| *head));
     let heads = heads.chain(["HOSTS"]).chain(about.iter().map(|(head, _)| *head));
@@ -249,7 +235,7 @@ fn list(answer: &Value, by: &str) -> String {
         let mut row = vec![text(&job["group"]) + simulated, text(&job["gpus"])];
         row.extend(sums.iter().map(|(_, field)| number(job[*field].as_f64())));
         row.push(text(&Value::from(hosts.join(","))));
-        row.extend(about.iter().map(|(_, field)| text(&job["about"][*field])));
+        row.extend(about.iter().map(|(_, field)| text(told(job, field))));
         rows.push(row);
     }
     let table = if jobs.is_empty() { String::new() } else { aligned(&rows) };
@@ -290,7 +276,10 @@ fn detail(answer: &Value) -> String {
         row.extend(sums.iter().map(|(_, field)| number(job[*field].as_f64())));
         rows.push(row);
     }
-    let advice = answer["advice"]["text"].as_str().map_or_else(String::new, |advice| format!("{advice}\n"));
+    let advice = answer
+        .pointer("/advice/text")
+        .and_then(Value::as_str)
+        .map_or_else(String::new, |advice| format!("{advice}\n"));
     format!("{shown}\n{}{}{advice}{}", about(&job["about"]), aligned(&rows), interpolated(answer))
 }
 

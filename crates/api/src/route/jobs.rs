@@ -28,7 +28,7 @@ use crate::error::{ApiError, ErrorBody};
 use crate::parameter::{self, Asked, Named, given};
 use told::{JobGroup, ToldJobs};
 
-/// Most rows of `gpu_usage` that are added up: 4,000 GPUs with ten holders an hour over a day. As many of `jobs` are joined.
+/// Most rows of `gpu_usage` that are added up: 4,000 GPUs with ten holders an hour over a day.
 const ROWS_MAX: usize = 1_000_000;
 /// What holders are put together by, the usual one first: what their rows know, and what is told of jobs.
 const BY: [&str; 12] = [

@@ -249,9 +249,13 @@ async fn gpus_that_a_job_never_used_are_named_with_what_that_costs() {
     }
 }
 
-#[tokio::test]
-async fn a_job_that_has_stalled_is_named_with_its_user_and_what_it_costs() {
-    let world = World::empty(|config, _| config.limits.judge_every = Duration::ZERO).await;
+/// A job of Kim that worked for twenty minutes, and for twelve does nothing.
+async fn stalled(hides_users: bool) -> World {
+    let world = World::empty(|config, _| {
+        config.limits.judge_every = Duration::ZERO;
+        config.hides_users = hides_users;
+    })
+    .await;
     let cards = [0, 1].map(|number| card(number).with(IdentityColumn::Job, "7").unwrap());
     let (works, rests) = ([("utilization_pct", 95.0)], [("utilization_pct", 0.0)]);
     let mut all: Vec<Row<'_>> = Vec::new();
@@ -262,6 +266,19 @@ async fn a_job_that_has_stalled_is_named_with_its_user_and_what_it_costs() {
     world.append(rows(&all)).await;
     let texts = [("job_user", "kim"), ("job_name", "train")];
     world.append(told(&[("7", "controller", [Some(1_980), None], &texts, Some(1_001))])).await;
+    world
+}
+
+#[tokio::test]
+async fn a_finding_about_a_job_names_users_as_all_else_does() {
+    let answer = stalled(true).await.get("/api/v1/analysis/findings").await;
+    assert!(!answer.text().contains("kim"), "{}", answer.text());
+    assert_eq!(answer.json()["findings"][0]["reach"]["user"], "1001");
+}
+
+#[tokio::test]
+async fn a_job_that_has_stalled_is_named_with_its_user_and_what_it_costs() {
+    let world = stalled(false).await;
     let list = world.ok("/api/v1/analysis/findings").await;
     assert_eq!(list["total"], 1, "{list}");
     let stalled = &list["findings"][0];

@@ -9,7 +9,7 @@ use gpuvitals_core::{clock, time};
 use gpuvitals_log::Fresh;
 use serde_json::Value;
 
-use super::{RangeFlags, range};
+use super::range::{RangeFlags, range};
 use crate::failure::Failure;
 use crate::query::flags::Server;
 use crate::table::{fitted, text, width, with_numbers};

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use gpuvitals_core::history::{History, Part, QueryError, batch_jobs};
 use gpuvitals_core::usage::{BatchJob, BatchJobs, Holding, HoldingGroup};
 
-use super::ROWS_MAX;
-
+/// Most rows of `jobs` that are joined.
+const ROWS_MAX: usize = 1_000_000;
 /// What a holder begins with that is a batch job, or a user.
 const JOB_HOLDER: &str = "job:";
 const USER_HOLDER: &str = "user:";
