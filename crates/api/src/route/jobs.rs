@@ -342,12 +342,14 @@ impl Ask for JobAsk {
             view.now_ns(),
         )
         .await?;
-        view.render(ask::joined(missing, unread), move |view, _| {
+        view.render(ask::joined(missing, unread), move |view, missing| {
             let until_ns = self.range.until_ns(view.now_ns(), USE_REUSED_NS);
             let told = told.of(&whole);
+            // In what could not be read it may have worked.
+            let told_whole = told.as_ref().filter(|_| missing.is_empty());
             let detail = JobDetail {
                 job: JobUse::of(&whole, told.as_ref(), is_current, view.prices),
-                advice: told.as_ref().and_then(|told| advice::advice(&groups, told, start_ns)),
+                advice: told_whole.and_then(|told| advice::advice(&groups, told, start_ns)),
                 gpus: groups.iter().map(|one| JobGpu::of(one, view.prices)).collect(),
                 interpolated: whole.sums.is_interpolated(),
                 start: Moment(start_ns),
