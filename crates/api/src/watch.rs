@@ -46,13 +46,13 @@ const HOSTS_AHEAD_MAX: usize = 16;
 const GPUS_AT_ONCE: usize = 32_768;
 /// Most findings of a judgement whose beginning the history is asked for. Of the others `since` says that they may have begun earlier.
 const LOOKED_MAX: usize = 1_024;
+/// Most of them of which the first row is read; of the others the minute is known.
+const ROWS_READ_MAX: usize = 128;
 /// Most batch jobs with findings of which it is looked up who runs them, and most rows about them.
 const TOLD_JOBS_MAX: usize = 256;
 const TOLD_ROWS_MAX: usize = 100_000;
 /// A job that runs has rows in every hour.
 const TOLD_BACK_NS: i64 = HOUR_NS;
-/// Most of them of which the first row is read; of the others the minute is known.
-const ROWS_READ_MAX: usize = 128;
 /// How far a look for the life of findings, or for silences of other gateways, goes back behind what it is about: rows take a while to
 /// arrive.
 const EVENTS_LATE_NS: i64 = 2 * MINUTE_NS;

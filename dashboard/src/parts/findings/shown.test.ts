@@ -33,6 +33,7 @@ describe("what shows a finding", () => {
     ["of a code: what the GPU did then", {}, "power_w", [], { gpus: ["GPU-a"] }],
     ["of silence as well", { kind: "gpu_lost", evidence: [of("age_of_newest_value", 300)] }, "power_w", [], { gpus: ["GPU-a"] }],
     ["of a silent node: its GPUs", { kind: "node_silent", subject: node, evidence: [], reach: { ...reach, gpus: ["a", "b"] } }, "power_w", [], { gpus: ["a", "b"] }],
+    ["of a job that has stalled: its GPUs", { kind: "job_stalled", subject: job, evidence: [of("idle_minutes", 12)], reach: { ...reach, gpus: ["a", "b"] } }, "utilization_pct", [], { gpus: ["a", "b"] }],
     ["of a job that does nothing: its GPUs", { kind: "idle_held", subject: job, evidence: [of("idle_minutes", 90)], reach: { ...reach, gpus: ["a", "b"] } }, "utilization_pct", [], { gpus: ["a", "b"] }],
   ] as const)("%s", (_name, part, name, limits, asked) => {
     const shown = shownBy(finding(part as Parameters<typeof finding>[0]), CATALOGUE);

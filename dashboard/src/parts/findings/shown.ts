@@ -32,7 +32,7 @@ export interface Shown {
 const PEERS_MAX = 64;
 const SEVERAL_MAX = 8;
 const SILENT_KINDS: ReadonlySet<string> = new Set(["gpu_lost", "node_silent"]);
-const IDLE_KIND = "idle_held";
+const IDLE_KINDS: ReadonlySet<string> = new Set(["idle_held", "job_stalled"]);
 
 /** By its evidence: the first value that has a course. Of a code and of silence it is what the GPU did around that time. Null: nothing shows it. */
 export function shownBy({ kind, subject, evidence, reach }: Finding, catalogue: ReadonlyMap<string, Metric>): Shown | null {
@@ -42,7 +42,7 @@ export function shownBy({ kind, subject, evidence, reach }: Finding, catalogue: 
     return metric !== undefined && isDrawn(metric);
   });
   const isCode = evidence.some(({ quantity }) => catalogue.has(quantity));
-  const column = drawn?.quantity ?? (kind === IDLE_KIND ? UTILIZATION : isSilence || isCode ? POWER : null);
+  const column = drawn?.quantity ?? (IDLE_KINDS.has(kind) ? UTILIZATION : isSilence || isCode ? POWER : null);
   const metric = column === null ? undefined : catalogue.get(column);
   if (column === null || metric === undefined) return null;
   const beside = drawn?.compared_with ?? null;
