@@ -77,11 +77,14 @@ impl HiddenUsers {
         Ok(Part { answer: Rows { batch, total }, missing })
     }
 
-    /// A place as the history knows it. Its key may have a holder's number: then its row is looked for by its time.
+    /// A place as the history knows it. Its key may have a holder's number: then its row is looked for by its time. A key of no row is
+    /// cut before the name: where rows with a made-up name would stand tells of the names that there are.
     async fn own_place(&self, query: &RowsQuery, shown: RowPlace) -> Result<RowPlace, QueryError> {
-        if query.table != Table::GpuUsage || !shown.key.contains(USER_HOLDER) {
+        let named_at = shown.key.find(USER_HOLDER).filter(|_| query.table == Table::GpuUsage);
+        let Some(without_name) = named_at.and_then(|at| shown.key.get(..at + USER_HOLDER.len())) else {
             return Ok(shown);
-        }
+        };
+        let nowhere = RowPlace { timestamp_ns: shown.timestamp_ns, key: Arc::from(without_name) };
         let at_its_time = RowsQuery {
             start_ns: Some(shown.timestamp_ns),
             end_ns: Some(shown.timestamp_ns),
@@ -92,11 +95,11 @@ impl HiddenUsers {
             ..query.clone()
         };
         let Part { answer: own, .. } = self.history.rows(at_its_time).await?;
-        let Some(batch) = &own.batch else { return Ok(shown) };
+        let Some(batch) = &own.batch else { return Ok(nowhere) };
         let keys = RowKeys::whole(hidden(batch)?.records(), Table::GpuUsage).map_err(QueryError::failed)?;
         let is_it = |id: &u32| keys.keys.get(*id as usize) == Some(&shown.key);
         let row = keys.ids.iter().position(is_it);
-        Ok(row.and_then(|row| own.place(row)).unwrap_or(shown))
+        Ok(row.and_then(|row| own.place(row)).unwrap_or(nowhere))
     }
 }
 

@@ -193,6 +193,29 @@ async fn pages_of_rows_go_on_behind_a_user_that_is_a_number() {
     assert_eq!(json!(gpus), json!(["GPU-0", "GPU-1", "GPU-2", "GPU-3", "GPU-4"]));
 }
 
+/// A place behind a row of GPU-3 as `after` has it, with another user for its own.
+fn place_of(next: &str, user: &str) -> String {
+    let (time, key) = next.split_once('_').unwrap();
+    let byte = |pair: &[u8]| u8::from_str_radix(std::str::from_utf8(pair).unwrap(), 16).unwrap();
+    let key = String::from_utf8(key.as_bytes().chunks(2).map(byte).collect()).unwrap();
+    let (before, rest) = key.split_once("user:").unwrap();
+    let rest = rest.trim_start_matches(|digit: char| digit.is_ascii_digit());
+    let hex = |byte: u8| format!("{byte:02x}");
+    let key: String = format!("{before}user:{user}{rest}").bytes().map(hex).collect();
+    format!("{time}_{key}")
+}
+
+#[tokio::test]
+async fn a_place_with_a_made_up_name_tells_nothing_of_the_names_that_there_are() {
+    let world = shared(true).await;
+    let path = "/api/v1/telemetry?table=gpu_usage&reverse=true";
+    let page = world.ok(&format!("{path}&limit=4")).await;
+    let next = page["next"].as_str().unwrap();
+    let (lower, higher) = (place_of(next, "a"), place_of(next, "z"));
+    let [lower, higher] = [lower, higher].map(|place| format!("{path}&limit=4&after={place}"));
+    assert_eq!(world.ok(&lower).await["data"], world.ok(&higher).await["data"], "Lee is between them");
+}
+
 #[tokio::test]
 async fn who_shows_the_history_in_another_way_shows_no_users_either() {
     let world = shared(true).await;
@@ -259,7 +282,7 @@ async fn stalled(hides_users: bool) -> World {
     let cards = [0, 1].map(|number| card(number).with(IdentityColumn::Job, "7").unwrap());
     let (works, rests) = ([("utilization_pct", 95.0)], [("utilization_pct", 0.0)]);
     let mut all: Vec<Row<'_>> = Vec::new();
-    for ago_s in (0..1_980).step_by(20).rev() {
+    for ago_s in (0..99).rev().map(|row| row * 20) {
         let values: &[(&str, f64)] = if ago_s > 720 { &works } else { &rests };
         all.extend(cards.iter().map(|gpu| (gpu.clone(), ago_s, values)));
     }
