@@ -10,16 +10,23 @@
 //! reset: over such a span it is integrated. The total never falls from row to row: after a correction downwards it stays
 //! until the new value has caught up.
 
+mod interval;
+mod sensor;
+
 use std::collections::VecDeque;
 use std::fmt;
 
 use arrow_array::RecordBatch;
 
 use crate::batch::{MetricColumn, Value, metric_of};
-use crate::{Batch, MetricId};
+use crate::{Batch, Identity, MetricId};
 
 use crate::integral::{Integral, Order, order, seconds};
 use crate::usage::{CountedSpan, CounterSpan, PowerSpan, SeenPower, is_seen};
+use interval::{EnergyFacts, PowerSignal};
+
+pub use interval::{EnergyErrorCause, EnergyErrorPart, EnergyInterval, IntervalUnknown};
+pub use sensor::PowerSensor;
 
 /// Joules in a kilowatt hour.
 pub const JOULES_PER_KWH: f64 = 3.6e6;
@@ -78,7 +85,11 @@ impl<'a> EnergyColumns<'a> {
     /// Power of a row, watts, and whether it is an average over the time before.
     pub fn power(&self, row: usize) -> Option<(f64, bool)> {
         let instant = number(self.power, row).map(|watts| (watts, false));
-        instant.or_else(|| number(self.average, row).map(|watts| (watts, true)))
+        instant.or_else(|| self.average(row).map(|watts| (watts, true)))
+    }
+
+    fn average(&self, row: usize) -> Option<f64> {
+        number(self.average, row)
     }
 
     /// The energy counter of a row, joules.
@@ -101,6 +112,7 @@ fn number(column: Option<MetricColumn<'_>>, row: usize) -> Option<f64> {
 pub struct Energy {
     power: Integral,
     seen: Integral,
+    signal: PowerSignal,
     power_max: f64,
     limit: f64,
     /// When power was last sampled: averages count where that is longer ago than a gap.
@@ -243,6 +255,9 @@ impl Energy {
         self.allow(columns.limit_w(row));
         if let Some((watts, is_average)) = columns.power(row) {
             self.power(time_ns, watts, is_average, gap_max_ns);
+            if let Some(average_w) = columns.average(row).filter(|_| !is_average) {
+                self.signal.beside(watts, average_w);
+            }
         }
         if let Some(counter_j) = columns.counter_j(row) {
             self.read(time_ns, counter_j, gap_max_ns);
@@ -282,6 +297,7 @@ impl Energy {
         }
         add(&mut self.power, time_ns, watts, gap_max_ns);
         add(&mut self.seen, time_ns, 1.0, gap_max_ns);
+        self.signal.take(time_ns, watts, gap_max_ns);
         self.power_max = self.power_max.max(watts);
     }
 
@@ -293,6 +309,7 @@ impl Energy {
             return;
         }
         self.begin_row();
+        self.signal.skip();
         self.power.extend(span.joules, span.last);
         self.seen.extend(span.seconds, (span.last.0, 1.0));
         self.power_max = self.power_max.max(span.max_w);
@@ -343,6 +360,7 @@ impl Energy {
     pub fn lose(&mut self) {
         self.power.lose();
         self.seen.lose();
+        self.signal.lose();
     }
 
     /// A reading of the counter in joules; call it after [`Energy::sample`] of the same instant.
@@ -419,6 +437,26 @@ impl Energy {
             _ => EnergySource::Integrated,
         };
         Some(EnergyTotal { joules: self.joules(), source, reason, seen_s: self.seen_s() })
+    }
+
+    /// Whether the power is the part's own average, because it has no other reading.
+    pub fn is_averaged(&self) -> bool {
+        self.sampled_ns.is_none() || self.signal.is_average()
+    }
+
+    /// Where the energy of this GPU lies, by its power sensor and by how power moved. The one rule for the error of an energy.
+    ///
+    /// # Errors
+    /// Why it is not known: the sensor is in no table, or power was not read often enough.
+    pub fn interval(&self, gpu: &Identity) -> Result<EnergyInterval, IntervalUnknown> {
+        let sensor = PowerSensor::of(gpu).ok_or(IntervalUnknown::Sensor)?;
+        let facts = EnergyFacts {
+            joules: self.joules(),
+            seen_s: self.seen_s(),
+            highest_w: self.power_max,
+            is_average: self.is_averaged(),
+        };
+        EnergyInterval::of(sensor, &self.signal, facts)
     }
 
     fn reason(&self) -> Option<EnergyReason> {
