@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use gpuvitals_core::batch::MetricColumn;
 use gpuvitals_core::catalogue::Scope;
-use gpuvitals_core::energy::{Energy, EnergyColumns, EnergySource};
+use gpuvitals_core::energy::{Energy, EnergyColumns, EnergyInterval, EnergySource};
 use gpuvitals_core::integral::{Blanks, rounded};
 use gpuvitals_core::sketch::Sketch;
 use gpuvitals_core::throttle::StepColumns;
@@ -68,6 +68,10 @@ pub struct EnergyFigure {
     pub reason: String,
     /// Seconds over which power was sampled.
     pub power_seen_s: f64,
+    /// How far it may be off: `± 5.5 %`, or `not known` and why.
+    pub error: String,
+    /// Where it lies, and what that is made of; none: not known.
+    pub interval: Option<EnergyInterval>,
 }
 
 /// Power in watts.
@@ -173,9 +177,6 @@ struct GpuTally {
     energy: Energy,
     power: Gauge,
     power_average: Gauge,
-    /// Rows with both powers, and those among them in which they differ.
-    both_powers: u64,
-    powers_apart: u64,
     power_samples: Sketch,
     average_samples: Sketch,
     gpu_clock: Gauge,
@@ -362,10 +363,6 @@ impl GpuTally {
         let (power, average) = (value(columns.power, row), value(columns.power_average, row));
         self.power.add(time_ns, power, gap_ns);
         self.power_average.add(time_ns, average, gap_ns);
-        if let (Some(power), Some(average)) = (power, average) {
-            self.both_powers += 1;
-            self.powers_apart += u64::from(power.to_bits() != average.to_bits());
-        }
         if let Some(watts) = power {
             self.power_samples.add(watts);
         }
@@ -403,10 +400,8 @@ impl GpuTally {
     }
 
     fn power(&self) -> Option<PowerFigure> {
-        let has_power = self.power.count() > 0;
-        // A part that has only its average gives it as both.
-        let averaged = !has_power || (self.both_powers > 0 && self.powers_apart == 0);
-        let (gauge, samples) = if has_power {
+        let averaged = self.energy.is_averaged();
+        let (gauge, samples) = if self.power.count() > 0 {
             (&self.power, &self.power_samples)
         } else {
             (&self.power_average, &self.average_samples)
@@ -414,6 +409,19 @@ impl GpuTally {
         let extent = gauge.extent()?;
         let p99 = rounded(samples.quantile(0.99)?.min(extent.max));
         Some(PowerFigure { mean: extent.mean, max: extent.max, p99, averaged })
+    }
+
+    fn energy(&self) -> Option<EnergyFigure> {
+        let total = self.energy.total()?;
+        let interval = self.energy.interval(&self.identity);
+        Some(EnergyFigure {
+            joules: rounded(total.joules),
+            source: total.source,
+            reason: total.reason.to_string(),
+            power_seen_s: rounded(total.seen_s),
+            error: interval.as_ref().map_or_else(ToString::to_string, ToString::to_string),
+            interval: interval.ok(),
+        })
     }
 
     fn throttling(&self) -> Option<ThrottleFigure> {
@@ -453,12 +461,7 @@ impl GpuTally {
             rate_hz: self.pulse.rate_hz().map(rounded),
             gaps: self.pulse.gaps(),
             gaps_s: rounded(self.pulse.gaps_s()),
-            energy: self.energy.total().map(|total| EnergyFigure {
-                joules: rounded(total.joules),
-                source: total.source,
-                reason: total.reason.to_string(),
-                power_seen_s: rounded(total.seen_s),
-            }),
+            energy: self.energy(),
             power_w: self.power(),
             gpu_clock_mhz: self.gpu_clock.extent(),
             mem_clock_mhz: self.mem_clock.extent(),

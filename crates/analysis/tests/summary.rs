@@ -111,6 +111,27 @@ fn without_the_instantaneous_reading_the_average_stands_in_and_counters_for_stat
 }
 
 #[test]
+fn the_energy_says_how_far_it_may_be_off_and_of_an_unknown_model_that_it_does_not_know() {
+    let summed = |model: &str| {
+        let mut summary = Summary::new(Duration::from_millis(10), Duration::from_millis(100));
+        let mut builder = BatchBuilder::new(Table::GpuEvents);
+        let id = builder.intern(&gpu(0).with(IdentityColumn::Model, model).unwrap());
+        for n in 0..=6_000_i64 {
+            let row = builder.row_at(n, n * SECOND / 100, id);
+            builder.set(row, MetricId::of("power_w"), Value::Int(400)).unwrap();
+        }
+        summary.add(&builder.finish(Origin::default(), 0).unwrap());
+        summary.gpus()[0].energy.clone().unwrap()
+    };
+    let known = summed("NVIDIA A100-SXM4-80GB");
+    assert_eq!(known.error, "± 5.0 %");
+    let interval = known.interval.unwrap();
+    assert!(interval.low_j < 0.951 * known.joules && interval.high_j > 1.049 * known.joules, "{interval:?}");
+    let unknown = summed("AMD Instinct MI300X");
+    assert!(unknown.error.starts_with("not known") && unknown.interval.is_none(), "{unknown:?}");
+}
+
+#[test]
 fn steps_under_a_limit_are_counted_and_not_the_state_that_there_were_some() {
     // 1,000 steps a second: 10 at the power limit, 40 hot. From 400 s on the counter does not move, as with a
     // driver that repeats itself.

@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use gpuvitals_analysis::summary::{Extent, HostSummary};
-use gpuvitals_core::energy::EnergySource;
+use gpuvitals_analysis::summary::{EnergyFigure, Extent, HostSummary};
+use gpuvitals_core::energy::{EnergyErrorPart, EnergySource};
 use gpuvitals_record::{RecordReport, RecordedGpu};
 
 use crate::table::with_numbers;
@@ -28,8 +28,11 @@ pub(super) fn text(report: &RecordReport) -> String {
     if !report.gpus.is_empty() {
         table(&report.gpus).lines().map(str::to_owned).for_each(&mut line);
     }
-    for (reason, names) in reasons(&report.gpus) {
+    for (reason, names) in alike(&report.gpus, |energy| Some(reason(energy))) {
         line(format!("energy of {}: {reason}", names.join(", ")));
+    }
+    for (error, names) in alike(&report.gpus, error) {
+        line(format!("error of the energy of {}: {error}", names.join(", ")));
     }
     if let Some(host) = &report.host {
         line(host_line(host));
@@ -93,23 +96,44 @@ fn name(gpu: &RecordedGpu, gpus: &[RecordedGpu]) -> String {
     index.filter(|_| !is_shared).map_or_else(|| gpu.summary.id.clone(), |index| index.to_string())
 }
 
-/// Source and reason of the energy, and the GPUs they apply to.
-fn reasons(gpus: &[RecordedGpu]) -> BTreeMap<String, Vec<String>> {
-    let mut reasons: BTreeMap<String, Vec<String>> = BTreeMap::new();
+/// What there is to say of the energy, and the GPUs it applies to.
+fn alike(
+    gpus: &[RecordedGpu],
+    say: fn(Option<&EnergyFigure>) -> Option<String>,
+) -> BTreeMap<String, Vec<String>> {
+    let mut said: BTreeMap<String, Vec<String>> = BTreeMap::new();
     for gpu in gpus {
-        let reason = match &gpu.summary.energy {
-            None => "not known, neither power nor a counter was read".to_owned(),
-            Some(energy) => {
-                let from = match energy.source {
-                    EnergySource::Counter => "by the hardware's counter",
-                    EnergySource::Integrated => "integrated from power",
-                };
-                format!("{from}; {}", energy.reason)
-            }
-        };
-        reasons.entry(reason).or_default().push(name(gpu, gpus));
+        if let Some(words) = say(gpu.summary.energy.as_ref()) {
+            said.entry(words).or_default().push(name(gpu, gpus));
+        }
     }
-    reasons
+    said
+}
+
+/// Source of the energy, and its reason.
+fn reason(energy: Option<&EnergyFigure>) -> String {
+    let Some(energy) = energy else {
+        return "not known, neither power nor a counter was read".to_owned();
+    };
+    let from = match energy.source {
+        EnergySource::Counter => "by the hardware's counter",
+        EnergySource::Integrated => "integrated from power",
+    };
+    format!("{from}; {}", energy.reason)
+}
+
+/// How far the energy may be off, by what, and which peaks the sensor does not show; nothing without energy.
+fn error(energy: Option<&EnergyFigure>) -> Option<String> {
+    let energy = energy?;
+    let Some(interval) = &energy.interval else { return Some(energy.error.clone()) };
+    let part = |part: &EnergyErrorPart| format!("{} {:.1}", part.part.name(), part.share * 100.0);
+    let parts: Vec<String> = interval.parts.iter().map(part).collect();
+    Some(format!(
+        "{} ({}); peaks shorter than {:.0} ms are unknown",
+        energy.error,
+        parts.join(", "),
+        interval.peaks_unknown_below_s * 1e3
+    ))
 }
 
 fn host_line(host: &HostSummary) -> String {
@@ -133,6 +157,7 @@ fn host_line(host: &HostSummary) -> String {
 #[cfg(test)]
 mod tests {
     use gpuvitals_analysis::summary::GpuSummary;
+    use gpuvitals_core::energy::{EnergyErrorCause, EnergyInterval};
 
     use super::*;
 
@@ -174,6 +199,34 @@ mod tests {
         let names: Vec<_> = gpus.iter().map(|gpu| name(gpu, &gpus)).collect();
         assert_eq!(names, ["GPU-a", "MIG-b", "1", "GPU-d"]);
         assert!(table(&gpus).lines().nth(2).is_some_and(|line| line.starts_with("MIG-b ")));
+    }
+
+    #[test]
+    fn the_error_of_an_energy_is_told_with_its_parts_or_as_not_known() {
+        let figure = |error: &str, interval| EnergyFigure {
+            joules: 1_000.0,
+            source: EnergySource::Integrated,
+            reason: String::new(),
+            power_seen_s: 10.0,
+            error: error.to_owned(),
+            interval,
+        };
+        let part = |part, share| EnergyErrorPart { part, joules: 1_000.0 * share, share, source: "" };
+        let interval = EnergyInterval {
+            low_j: 940.0,
+            high_j: 1_060.0,
+            share: 0.06,
+            parts: vec![part(EnergyErrorCause::Gain, 0.05), part(EnergyErrorCause::Delay, 0.033)],
+            period_s: 0.1,
+            window_s: 0.025,
+            timing_source: "",
+            seen_share: 0.25,
+            peaks_unknown_below_s: 0.125,
+        };
+        let known = error(Some(&figure("± 6.0 %", Some(interval)))).unwrap();
+        assert_eq!(known, "± 6.0 % (gain 5.0, delay 3.3); peaks shorter than 125 ms are unknown");
+        assert_eq!(error(Some(&figure("not known: why", None))).unwrap(), "not known: why");
+        assert_eq!(error(None), None, "without energy there is nothing to err");
     }
 
     #[test]
