@@ -12,6 +12,7 @@
 
 mod interval;
 mod sensor;
+mod timing;
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -27,6 +28,7 @@ use interval::{EnergyFacts, PowerSignal};
 
 pub use interval::{EnergyErrorCause, EnergyErrorPart, EnergyInterval, IntervalUnknown};
 pub use sensor::PowerSensor;
+pub use timing::{SensorTiming, TimingUnknown};
 
 /// Joules in a kilowatt hour.
 pub const JOULES_PER_KWH: f64 = 3.6e6;

@@ -5,7 +5,9 @@ use std::path::Path;
 
 use gpuvitals_core::batch::Value;
 use gpuvitals_core::energy::EnergyErrorCause::{Delay, Gain, Sampling, Steps};
-use gpuvitals_core::energy::{Energy, EnergyColumns, EnergyInterval, IntervalUnknown};
+use gpuvitals_core::energy::{
+    Energy, EnergyColumns, EnergyInterval, IntervalUnknown, SensorTiming, TimingUnknown,
+};
 use gpuvitals_core::{BatchBuilder, Identity, IdentityColumn, MetricId, Origin, Table};
 
 const MS: i64 = 1_000_000;
@@ -186,4 +188,45 @@ fn a_gap_moves_nothing() {
     let found = interval(A100, POWER, readings);
     assert!((found.low_j + found.high_j - 2.0 * 4_000.0).abs() < 1.0, "{found:?}");
     assert!(found.parts[2].joules < 1e-9 && found.parts[3].joules < 1e-9, "no step was seen: {found:?}");
+}
+
+/// The timing of a sensor by a column of a card's readings.
+fn timing(file: &str, column: usize) -> SensorTiming {
+    let readings: Vec<_> = rows(file).iter().map(|(ms, watts)| (i64::from(*ms) * MS, watts[column])).collect();
+    SensorTiming::of(&readings).unwrap()
+}
+
+#[test]
+fn the_period_of_a_sensor_is_found_from_its_readings() {
+    let found = timing("update_a100.readings.csv", 0);
+    assert!((found.period_s - 0.1).abs() <= 0.005 && found.changes > 500, "{found:?}");
+    for (file, period_s) in [("a100", 0.1), ("rtx3090", 0.1), ("rtx4090", 0.1), ("k40m", 0.03)] {
+        let found = timing(&format!("{file}.readings.csv"), 0);
+        assert!((found.period_s - period_s).abs() <= 0.05 * period_s, "{file}: {found:?}");
+    }
+}
+
+#[test]
+fn the_window_of_a_sensor_is_at_most_as_long_as_its_sharpest_step() {
+    let window = |file, column| timing(file, column).window_max_s.unwrap();
+    for file in ["a100.readings.csv", "rtx3090.readings.csv"] {
+        assert!((0.1..0.13).contains(&window(file, 0)), "{file}: {}", window(file, 0));
+    }
+    let slower = window("rtx4090.readings.csv", 0);
+    assert!((0.1..0.3).contains(&slower), "its load takes more than one reading to rise: {slower}");
+    let average = window("rtx3090.readings.csv", 1);
+    assert!((0.9..1.2).contains(&average), "power.draw of this card averages a second: {average}");
+}
+
+#[test]
+fn what_the_readings_do_not_show_of_a_sensor_is_not_guessed() {
+    let steady: Vec<_> = (0..1_000).map(|n| (n * 10 * MS, 250.0)).collect();
+    assert_eq!(SensorTiming::of(&steady), Err(TimingUnknown::Still));
+    assert_eq!(SensorTiming::of(&[]), Err(TimingUnknown::Still));
+    let always_new: Vec<_> = (0..1_000_i32).map(|n| (i64::from(n) * 10 * MS, 250.0 + f64::from(n))).collect();
+    assert_eq!(SensorTiming::of(&always_new), Err(TimingUnknown::TooFast));
+    let noise = |n: i32| 250.0 + f64::from(n / 10 % 7);
+    let stepless: Vec<_> = (0..1_000_i32).map(|n| (i64::from(n) * 10 * MS, noise(n))).collect();
+    let found = SensorTiming::of(&stepless).unwrap();
+    assert!((found.period_s - 0.1).abs() < 1e-6 && found.window_max_s.is_none(), "{found:?}");
 }
