@@ -29,7 +29,11 @@ fn rows(file: &str) -> Vec<(i32, Vec<f64>)> {
 }
 
 fn gpu(model: &str) -> Identity {
-    Identity::default().with(IdentityColumn::Uuid, "GPU-0").unwrap().with(IdentityColumn::Model, model).unwrap()
+    Identity::default()
+        .with(IdentityColumn::Uuid, "GPU-0")
+        .unwrap()
+        .with(IdentityColumn::Model, model)
+        .unwrap()
 }
 
 /// The energy of a GPU whose rows have these powers, watts, at these milliseconds.
@@ -50,11 +54,7 @@ fn energy(model: &str, metric: MetricId, readings: impl IntoIterator<Item = (i32
     energy
 }
 
-fn interval(
-    model: &str,
-    metric: MetricId,
-    readings: impl IntoIterator<Item = (i32, f64)>,
-) -> EnergyInterval {
+fn interval(model: &str, metric: MetricId, readings: impl IntoIterator<Item = (i32, f64)>) -> EnergyInterval {
     energy(model, metric, readings).interval(&gpu(model)).unwrap()
 }
 
@@ -110,7 +110,10 @@ fn half_a_second_is_known_worse_than_a_minute() {
     let steady = |seconds: i32| (0..=seconds * 100).map(|n| (n * 10, 250.0));
     let half = interval(A100, POWER, (0..=50).map(|n| (n * 10, 250.0)));
     let (second, minute) = (interval(A100, POWER, steady(1)), interval(A100, POWER, steady(60)));
-    assert!(half.share > 1.5 * second.share && second.share > 1.5 * minute.share, "{half:?} {second:?} {minute:?}");
+    assert!(
+        half.share > 1.5 * second.share && second.share > 1.5 * minute.share,
+        "{half:?} {second:?} {minute:?}"
+    );
     assert!(minute.share < 0.051, "only the gain is left: {minute:?}");
     let moving = |n: i32| (n * 10, if (n / 10) % 2 == 0 { 100.0 } else { 300.0 });
     let (half, minute) =
@@ -192,7 +195,8 @@ fn a_gap_moves_nothing() {
 
 /// The timing of a sensor by a column of a card's readings.
 fn timing(file: &str, column: usize) -> SensorTiming {
-    let readings: Vec<_> = rows(file).iter().map(|(ms, watts)| (i64::from(*ms) * MS, watts[column])).collect();
+    let readings: Vec<_> =
+        rows(file).iter().map(|(ms, watts)| (i64::from(*ms) * MS, watts[column])).collect();
     SensorTiming::of(&readings).unwrap()
 }
 

@@ -202,7 +202,8 @@ impl EnergyInterval {
             part(EnergyErrorCause::Sampling, sampling_j, READINGS),
             part(EnergyErrorCause::Steps, steps_j, READINGS),
         ];
-        let off_j = [gain_j, delay_j, sampling_j, steps_j].iter().map(|joules| joules * joules).sum::<f64>().sqrt();
+        let off_j =
+            [gain_j, delay_j, sampling_j, steps_j].iter().map(|joules| joules * joules).sum::<f64>().sqrt();
         Ok(Self {
             low_j: rounded((facts.joules - off_j).max(0.0)),
             high_j: rounded(facts.joules + off_j),

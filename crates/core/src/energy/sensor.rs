@@ -86,8 +86,8 @@ static SENSORS: [PowerSensor; 9] = [
     },
     PowerSensor {
         names: &[
-            "3050", "3060", "3070", "3080", "3090", "A2", "A10", "A16", "A40", "A2000", "A4000", "A4500", "A5000",
-            "A5500", "A6000",
+            "3050", "3060", "3070", "3080", "3090", "A2", "A10", "A16", "A40", "A2000", "A4000", "A4500",
+            "A5000", "A5500", "A6000",
         ],
         gain: 0.08,
         floor_w: 5.0,
@@ -132,7 +132,8 @@ static SENSORS: [PowerSensor; 9] = [
 impl PowerSensor {
     /// The sensor of a GPU, by vendor and model; none that nobody has measured.
     pub fn of(gpu: &Identity) -> Option<&'static Self> {
-        let is_other = gpu.get(IdentityColumn::Vendor).is_some_and(|vendor| !vendor.eq_ignore_ascii_case(VENDOR));
+        let is_other =
+            gpu.get(IdentityColumn::Vendor).is_some_and(|vendor| !vendor.eq_ignore_ascii_case(VENDOR));
         let model = gpu.get(IdentityColumn::Model).filter(|_| !is_other)?;
         let has = |name: &str| words(model).any(|word| word.eq_ignore_ascii_case(name));
         if OTHERS.iter().any(|name| has(name)) {

@@ -228,3 +228,25 @@ fn what_a_counter_alone_has_seen_stays_when_it_is_left_later() {
     let joules = energy.total().unwrap().joules;
     assert!((joules / (1_799.0 * 300.0) - 1.0).abs() < 0.01, "{joules} J");
 }
+
+#[test]
+fn power_of_which_only_the_sum_is_known_has_no_interval() {
+    let gpu = Identity::default().with(crate::IdentityColumn::Model, "NVIDIA A100-SXM4-80GB").unwrap();
+    let mut energy = Energy::default();
+    for n in 0..=100 {
+        energy.sample(n * 10_000_000, 250.0, GAP);
+    }
+    assert!(energy.interval(&gpu).is_ok());
+    let span = PowerSpan {
+        is_average: false,
+        first: (1_000_000_000, 250.0),
+        last: (2_000_000_000, 250.0),
+        joules: 250.0,
+        seconds: 1.0,
+        idle_joules: 0.0,
+        open_joules: 0.0,
+        max_w: 250.0,
+    };
+    energy.extend(&span, GAP);
+    assert_eq!(energy.interval(&gpu), Err(IntervalUnknown::OnlySum));
+}
