@@ -5,6 +5,7 @@
 
 #[cfg(feature = "services")]
 mod history;
+mod power;
 mod surroundings;
 
 use std::borrow::Cow;
@@ -13,7 +14,7 @@ use std::io::{self, IsTerminal};
 use std::sync::Arc;
 use std::time::Duration;
 
-use clap::Args;
+use clap::{Args, ValueEnum};
 use gpuvitals_analysis::condition::{self, MatchedCondition, Severity};
 use gpuvitals_core::clock::Moment;
 use gpuvitals_core::{AbsenceReason, Batch, IdentityColumn, MetricId, Table, batch};
@@ -27,6 +28,7 @@ use serde_json::{Value, json};
 use crate::config::Config;
 use crate::failure::{Exit, Failure};
 use crate::terminal;
+use power::PowerWatch;
 
 /// How long devices have for their first reading; a vendor's tool may take seconds.
 const PATIENCE: Duration = Duration::from_secs(35);
@@ -44,9 +46,19 @@ pub(crate) struct Doctor {
     /// Name every value that a device does not give, with the reason
     #[arg(long)]
     absent: bool,
-    /// Time each call of NVML on every NVIDIA GPU, twenty times
-    #[arg(long)]
-    measure: bool,
+    /// Measure what calls cost, or the sensor of power
+    #[arg(long, value_enum, value_name = "WHAT", num_args = 0..=1, default_missing_value = "calls")]
+    measure: Option<Measured>,
+}
+
+/// What to measure.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Measured {
+    /// The time that each call of NVML takes on every NVIDIA GPU: twenty times
+    Calls,
+    /// How often each GPU makes a reading of its power, and over which time it averages: 20 s, best under a load that
+    /// starts and stops
+    Power,
 }
 
 /// A device that was read for a moment.
@@ -79,18 +91,22 @@ pub(crate) fn run(flags: &Doctor, config: &Config) -> Result<(), Failure> {
     if !machine.is_captured() {
         findings.extend(surroundings::look(config));
     }
-    if flags.measure {
+    if flags.measure == Some(Measured::Calls) {
         findings.extend(nvml::measure(&machine));
     }
+    let mut watch = (flags.measure == Some(Measured::Power)).then(PowerWatch::default);
     let mut examined = Vec::new();
     if !found.probes.is_empty() {
-        let sampler = Sampler::start(Vec::new(), terms(), Owners::new()).map_err(crate::sampling::refused)?;
+        let terms = terms(watch.as_ref());
+        let sampler =
+            Sampler::start(Vec::new(), terms.clone(), Owners::new()).map_err(crate::sampling::refused)?;
         for probe in found.probes {
             sampler.add(probe).map_err(crate::sampling::refused)?;
         }
-        examined = examine(&sampler);
+        examined = examine(&sampler, &terms, watch.as_mut());
         findings.extend(sampler.findings());
     }
+    findings.extend(watch.iter().flat_map(PowerWatch::findings));
     let verdict = verdict(&findings, &examined);
     let report = if flags.json { as_json(&findings, &examined, &verdict) } else { String::new() };
     let text = if flags.json { report } else { as_text(&findings, &examined, flags.absent) };
@@ -98,22 +114,40 @@ pub(crate) fn run(flags: &Doctor, config: &Config) -> Result<(), Failure> {
     verdict
 }
 
-fn terms() -> SamplerConfig {
-    SamplerConfig {
+fn terms(watch: Option<&PowerWatch>) -> SamplerConfig {
+    let usual = SamplerConfig {
         interval: Duration::from_millis(100),
         system_interval: Duration::from_millis(100),
         hand_on: Duration::ZERO,
         ..SamplerConfig::default()
+    };
+    match watch {
+        None => usual,
+        // A driver with a limit is read at it: then its sensor may be too fast to be seen, which is said.
+        Some(_) => SamplerConfig {
+            interval: power::INTERVAL,
+            hand_on: usual.interval,
+            exact: false,
+            monotonic: true,
+            ..usual
+        },
     }
 }
 
-/// Reads until every device has answered, several times.
-fn examine(sampler: &Sampler) -> Vec<Examined> {
-    let end_ns = Moment::now().mono_ns.saturating_add(i64::try_from(PATIENCE.as_nanos()).unwrap_or(i64::MAX));
+/// Reads until every device has answered, several times, and its power was watched long enough.
+fn examine(sampler: &Sampler, terms: &SamplerConfig, mut watch: Option<&mut PowerWatch>) -> Vec<Examined> {
+    let after = |time: Duration| {
+        Moment::now().mono_ns.saturating_add(i64::try_from(time.as_nanos()).unwrap_or(i64::MAX))
+    };
+    let end_ns = after(PATIENCE);
+    let watched_ns = after(if watch.is_some() { power::LASTS } else { Duration::ZERO });
     let mut seen: BTreeMap<Arc<str>, DeviceValues> = BTreeMap::new();
     loop {
         if let Some(batch) = sampler.next(STEP) {
             note(&batch, &mut seen);
+            if let Some(watch) = &mut watch {
+                watch.note(&batch);
+            }
         }
         let (states, stats) = (sampler.states(), sampler.stats());
         let said = states.iter().all(|state| state.liveness != Liveness::Starting);
@@ -121,9 +155,11 @@ fn examine(sampler: &Sampler) -> Vec<Examined> {
         let heard = states.iter().filter(|state| state.liveness == Liveness::Up).all(|state| {
             !matches!(state.table, Table::GpuEvents | Table::SystemEvents) || seen.contains_key(&state.name())
         });
-        let enough = stats.iter().all(|stats| stats.ticks >= READINGS || stats.interval > terms().interval);
+        let enough = stats.iter().all(|stats| stats.ticks >= READINGS || stats.interval > terms.interval);
         let stuck = states.iter().any(|state| matches!(state.liveness, Liveness::Stuck { .. }));
-        if (said && heard && (enough || stuck)) || Moment::now().mono_ns > end_ns || sampler.is_over() {
+        let now_ns = Moment::now().mono_ns;
+        let is_done = said && heard && (enough || stuck) && now_ns >= watched_ns;
+        if is_done || now_ns > end_ns || sampler.is_over() {
             let examined = |state: TargetState| {
                 let name = state.name();
                 let stats = stats.iter().find(|stats| stats.targets.contains(&name)).cloned();

@@ -205,7 +205,13 @@ fn the_text_is_for_people_and_says_where_energy_comes_from() {
     let dir = tempfile::tempdir().unwrap();
     let output = record("rx7900xtx", dir.path()).args(["--duration", "200ms"]).finished().unwrap();
     let (stdout, stderr) = said(&output);
-    for word in ["gpu  model", "W mean/p99/max", "energy of 0: integrated from power", "energy of 0: not known", "host n1: cpu"] {
+    for word in [
+        "gpu  model",
+        "W mean/p99/max",
+        "energy of 0: integrated from power",
+        "energy of 0: not known",
+        "host n1: cpu",
+    ] {
         assert!(stdout.contains(word), "{word} in\n{stdout}");
     }
     assert!(stderr.contains("recording to") && stderr.contains("GPUVITALS_MARK_SOCKET="), "{stderr}");
