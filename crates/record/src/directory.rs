@@ -28,7 +28,10 @@ use crate::{marks, part};
 
 /// Both tables of a recording.
 pub(crate) const TABLES: [Table; 2] = [Table::GpuEvents, Table::SystemEvents];
-const MARKS: &str = "marks.parquet";
+/// File of the marks of a whole recording.
+pub(crate) const MARKS: &str = "marks.parquet";
+/// Journal of the marks of an unfinished one.
+const MARKS_JOURNAL: &str = "marks.rows";
 
 /// The files' metadata about their recording.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -47,7 +50,7 @@ pub(crate) struct About {
 
 impl About {
     /// As pairs of a Parquet footer.
-    fn facts(&self) -> [KeyValue; 6] {
+    pub(crate) fn facts(&self) -> [KeyValue; 6] {
         [
             fact("version", self.version.clone()),
             fact("node", self.node.clone()),
@@ -98,6 +101,17 @@ fn finals(directory: &Path) -> impl Iterator<Item = PathBuf> + use<> {
     tables.chain([MARKS.to_owned()]).map(move |name| directory.join(name))
 }
 
+/// Journal of the marks of an unfinished recording.
+pub(crate) fn marks_journal(directory: &Path) -> PathBuf {
+    part::unfinished(directory).join(MARKS_JOURNAL)
+}
+
+/// What is known of an unfinished recording; none if a power cut lost the file.
+pub(crate) fn about(directory: &Path) -> Option<About> {
+    let text = fs::read_to_string(part::unfinished(directory).join("about.json")).unwrap_or_default();
+    serde_json::from_str(&text).ok()
+}
+
 /// File of a whole recording.
 pub(crate) fn table_file(directory: &Path, table: Table) -> PathBuf {
     directory.join(format!("{}.parquet", table.name()))
@@ -135,7 +149,7 @@ impl Unfinished {
         let lock = lock(&path)?;
         let about_path = path.join("about.json");
         write(&about_path, &about).map_err(RecordError::io("write", &about_path))?;
-        let marks = Journal::create(path.join("marks.rows"))?;
+        let marks = Journal::create(path.join(MARKS_JOURNAL))?;
         sync(&path)?;
         sync(directory)?;
         Ok((Self { directory: directory.to_owned(), created, about: Some(about), _lock: lock }, marks))
@@ -154,8 +168,7 @@ impl Unfinished {
             let what = "is of an earlier version, which alone can repair this recording";
             return Err(RecordError::Directory { path, what });
         }
-        let text = fs::read_to_string(path.join("about.json")).unwrap_or_default();
-        let about = serde_json::from_str(&text).ok();
+        let about = about(directory);
         if about.is_none() {
             let mut has_rows = false;
             for table in TABLES {
@@ -214,7 +227,7 @@ impl Unfinished {
                 _ => result.system_rows = rows,
             }
         }
-        let marks = unfinished.join("marks.rows");
+        let marks = unfinished.join(MARKS_JOURNAL);
         if marks.exists() {
             let target = self.directory.join(MARKS);
             let (file, count, torn) = marks::finish(&marks, &target, facts("marks"))?;
@@ -264,7 +277,7 @@ fn is_empty(directory: &Path) -> Result<bool, RecordError> {
     if part::unlisted(directory, TABLES)?.is_some() {
         return Ok(false);
     }
-    let mut journals = vec![part::unfinished(directory).join("marks.rows")];
+    let mut journals = vec![marks_journal(directory)];
     for table in TABLES {
         for part in part::list(directory, table)? {
             if part.sealed {

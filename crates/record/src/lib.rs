@@ -24,6 +24,7 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
+mod about;
 mod data;
 mod directory;
 mod error;
@@ -36,9 +37,10 @@ mod report;
 mod socket;
 mod writer;
 
+pub use about::{RecordingFacts, recorded_marks};
 pub use data::Data;
 pub use error::RecordError;
-pub use marks::{MARK_LEN_MAX, MARKS_MAX};
+pub use marks::{MARK_LEN_MAX, MARKS_MAX, RecordedMark};
 pub use recorder::{Progress, Recorded, Recorder, RecorderConfig, RepairedRecording, repair};
 pub use report::{RecordReport, RecordedGpu, kept_share};
 pub use socket::{MARK_SOCKET_VARIABLE, MarkSocket, send_mark};

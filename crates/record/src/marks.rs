@@ -7,6 +7,8 @@ use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
+use arrow_array::cast::AsArray as _;
+use arrow_array::types::Int64Type;
 use arrow_array::{ArrayRef, Int64Array, RecordBatch, StringArray};
 use arrow_schema::{DataType, Field, Schema};
 use gpuvitals_core::batch::{MONOTONIC_COLUMN, TIMESTAMP_COLUMN};
@@ -18,6 +20,7 @@ use parquet::file::metadata::KeyValue;
 use crate::error::RecordError;
 use crate::journal::{Journal, Records};
 use crate::layout::properties;
+use crate::part;
 
 /// Longest text of a mark, in bytes; longer ones are cut.
 pub const MARK_LEN_MAX: usize = 1_024;
@@ -25,6 +28,17 @@ pub const MARK_LEN_MAX: usize = 1_024;
 pub const MARKS_MAX: u64 = 1_000_000;
 /// Rows of a row group of `marks.parquet`.
 const GROUP_ROWS: usize = 16_384;
+
+/// A mark of a recording.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RecordedMark {
+    /// When it was set, nanoseconds UTC since 1970.
+    pub timestamp_ns: i64,
+    /// The same moment on the kernel's monotonic clock.
+    pub monotonic_ns: i64,
+    /// What the program said.
+    pub text: String,
+}
 
 /// Takes the marks of a running recording.
 #[derive(Debug)]
@@ -108,6 +122,40 @@ pub(crate) fn finish(
     Ok((fresh, marks, records.left()))
 }
 
+/// The first marks of a journal, and how many it has.
+pub(crate) fn read_journal(journal: &Path, most: usize) -> Result<(Vec<RecordedMark>, u64), RecordError> {
+    let mut records = Records::open(journal)?;
+    let (mut rows, mut count) = (Rows::default(), 0);
+    while let Some(payload) = records.next()? {
+        if rows.times.len() < most {
+            rows.add(payload)
+                .ok_or_else(|| RecordError::Directory { path: journal.to_owned(), what: "holds no marks" })?;
+        }
+        count += 1;
+    }
+    Ok((rows.marks().collect(), count))
+}
+
+/// The same of a file.
+pub(crate) fn read_file(path: &Path, most: usize) -> Result<(Vec<RecordedMark>, u64), RecordError> {
+    let strange = || RecordError::Directory { path: path.to_owned(), what: "holds no marks" };
+    let (mut marks, mut count) = (Vec::new(), 0);
+    for records in part::open(path)? {
+        let records =
+            records.map_err(|error| RecordError::Parquet { path: path.to_owned(), source: error.into() })?;
+        count += records.num_rows() as u64;
+        let times = |column| records.column_by_name(column)?.as_primitive_opt::<Int64Type>();
+        let texts = records.column_by_name("text").and_then(|column| column.as_string_opt::<i32>());
+        let (wall, clock) = (times(TIMESTAMP_COLUMN), times(MONOTONIC_COLUMN));
+        let ((wall, clock), texts) = wall.zip(clock).zip(texts).ok_or_else(strange)?;
+        let rows = wall.values().iter().zip(clock.values()).zip(texts);
+        marks.extend(rows.take(most - marks.len()).map(|((&timestamp_ns, &monotonic_ns), text)| {
+            RecordedMark { timestamp_ns, monotonic_ns, text: text.unwrap_or_default().to_owned() }
+        }));
+    }
+    Ok((marks, count))
+}
+
 #[derive(Default)]
 struct Rows {
     times: Vec<i64>,
@@ -124,6 +172,15 @@ impl Rows {
         self.clock.push(i64::from_le_bytes(*clock));
         self.texts.push(text);
         Some(())
+    }
+
+    fn marks(self) -> impl Iterator<Item = RecordedMark> {
+        let times = self.times.into_iter().zip(self.clock);
+        times.zip(self.texts).map(|((timestamp_ns, monotonic_ns), text)| RecordedMark {
+            timestamp_ns,
+            monotonic_ns,
+            text,
+        })
     }
 }
 

@@ -181,9 +181,21 @@ fn aligned(records: &RecordBatch, schema: &SchemaRef) -> Result<RecordBatch, Arr
 
 /// Opens a sealed part or a final file.
 pub(crate) fn open(path: &Path) -> Result<ParquetRecordBatchReader, RecordError> {
+    builder(path)?
+        .with_batch_size(BATCH_ROWS)
+        .build()
+        .map_err(|source| RecordError::Parquet { path: path.to_owned(), source })
+}
+
+/// What the footer of a final file says.
+pub(crate) fn facts(path: &Path) -> Result<Vec<KeyValue>, RecordError> {
+    let footer = Arc::clone(builder(path)?.metadata());
+    Ok(footer.file_metadata().key_value_metadata().cloned().unwrap_or_default())
+}
+
+fn builder(path: &Path) -> Result<ParquetRecordBatchReaderBuilder<File>, RecordError> {
     let file = File::open(path).map_err(RecordError::io("open", path))?;
     ParquetRecordBatchReaderBuilder::try_new(file)
-        .and_then(|builder| builder.with_batch_size(BATCH_ROWS).build())
         .map_err(|source| RecordError::Parquet { path: path.to_owned(), source })
 }
 

@@ -1,0 +1,69 @@
+//! What a recording says of itself beside its rows, finished or not: its facts and its marks.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use gpuvitals_core::Table;
+use parquet::file::metadata::KeyValue;
+
+use crate::directory::{self, MARKS, marks_journal, state, table_file};
+use crate::error::RecordError;
+use crate::marks::{self, RecordedMark};
+use crate::part;
+
+/// Before each key of ours in a footer.
+const PREFIX: &str = "gpuvitals.";
+
+/// The facts of a recording by their keys: those of its footers, without `gpuvitals.`; of one that was not ended, what was
+/// known when it began.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct RecordingFacts(BTreeMap<String, String>);
+
+impl RecordingFacts {
+    /// Of the recording in a directory.
+    ///
+    /// # Errors
+    /// If the directory holds none, or its footer cannot be read.
+    pub fn read(directory: &Path) -> Result<Self, RecordError> {
+        let (whole, unfinished) = state(directory);
+        if unfinished {
+            // Lost in a power cut, perhaps: the rows may still be there.
+            let about = directory::about(directory);
+            return Ok(Self::of(about.iter().flat_map(directory::About::facts)));
+        }
+        if !whole {
+            let path = directory.to_owned();
+            return Err(RecordError::Directory { path, what: "holds no recording" });
+        }
+        let facts = part::facts(&table_file(directory, Table::GpuEvents))?;
+        Ok(Self::of(facts))
+    }
+
+    fn of(facts: impl IntoIterator<Item = KeyValue>) -> Self {
+        let own = |fact: KeyValue| Some((fact.key.strip_prefix(PREFIX)?.to_owned(), fact.value?));
+        Self(facts.into_iter().filter_map(own).collect())
+    }
+
+    /// A fact: `node`, `started`, `rate_hz`.
+    pub fn get(&self, key: &str) -> Option<&str> {
+        self.0.get(key).map(String::as_str)
+    }
+
+    /// All of them, by key.
+    pub fn all(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.0.iter().map(|(key, value)| (key.as_str(), value.as_str()))
+    }
+}
+
+/// The first marks of a recording in the order in which they were set, and how many it has.
+///
+/// # Errors
+/// If they cannot be read.
+pub fn recorded_marks(directory: &Path, most: usize) -> Result<(Vec<RecordedMark>, u64), RecordError> {
+    let (_, unfinished) = state(directory);
+    let path = if unfinished { marks_journal(directory) } else { directory.join(MARKS) };
+    if !path.exists() {
+        return Ok((Vec::new(), 0));
+    }
+    if unfinished { marks::read_journal(&path, most) } else { marks::read_file(&path, most) }
+}
