@@ -47,6 +47,12 @@ const HOST_MEMORY: MetricId = MetricId::of("memory_mb");
 const HOST_COUNTERS: [MetricId; 3] =
     [MetricId::of("ctx_switches"), MetricId::of("page_faults"), MetricId::of("irqs")];
 
+/// Longest distance between two samples that is no gap, nanoseconds, for samples this far apart.
+pub fn gap_ns(interval: Duration) -> i64 {
+    let ns = i64::try_from(interval.as_nanos()).unwrap_or(i64::MAX);
+    ns.saturating_mul(GAP_INTERVALS).max(GAP_MIN_NS)
+}
+
 /// Sums up batches as they come.
 #[derive(Debug)]
 pub struct Summary {
@@ -72,6 +78,17 @@ pub struct EnergyFigure {
     pub error: String,
     /// Where it lies, and what that is made of; none: not known.
     pub interval: Option<EnergyInterval>,
+}
+
+impl EnergyFigure {
+    /// How the number is known, and why so: `integrated from power; the GPU has no energy counter`.
+    pub fn origin(&self) -> String {
+        let from = match self.source {
+            EnergySource::Counter => "by the hardware's counter",
+            EnergySource::Integrated => "integrated from power",
+        };
+        format!("{from}; {}", self.reason)
+    }
 }
 
 /// Power in watts.
@@ -143,6 +160,23 @@ pub struct GpuSummary {
     pub memory_used_max_mb: Option<f64>,
 }
 
+impl GpuSummary {
+    /// What people call it among these, of which it is one: its index; with its node, if the index is unique there alone; its
+    /// key, if not even that: a MIG instance has the index of its GPU, and each vendor counts from 0.
+    pub fn name_among<'a>(&self, all: impl IntoIterator<Item = &'a Self>) -> String {
+        let Some(index) = self.gpu else { return self.id.clone() };
+        let of_index: Vec<&Self> = all.into_iter().filter(|gpu| gpu.gpu == self.gpu).collect();
+        let is_only_there = of_index.iter().filter(|gpu| gpu.node == self.node).count() <= 1;
+        if of_index.len() <= 1 {
+            index.to_string()
+        } else if let Some(node) = self.node.as_ref().filter(|_| is_only_there) {
+            format!("{node}/{index}")
+        } else {
+            self.id.clone()
+        }
+    }
+}
+
 /// What the rows say of a host.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct HostSummary {
@@ -200,13 +234,9 @@ struct HostTally {
 impl Summary {
     /// For samples this far apart, GPUs' and host's.
     pub fn new(interval: Duration, system_interval: Duration) -> Self {
-        let gap = |interval: Duration| {
-            let ns = i64::try_from(interval.as_nanos()).unwrap_or(i64::MAX);
-            ns.saturating_mul(GAP_INTERVALS).max(GAP_MIN_NS)
-        };
         Self {
-            gap_ns: gap(interval),
-            system_gap_ns: gap(system_interval),
+            gap_ns: gap_ns(interval),
+            system_gap_ns: gap_ns(system_interval),
             gpus: Vec::new(),
             hosts: Vec::new(),
             left_out: 0,

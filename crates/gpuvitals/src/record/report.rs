@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use gpuvitals_analysis::summary::{EnergyFigure, Extent, HostSummary};
-use gpuvitals_core::energy::{EnergyErrorPart, EnergySource};
+use gpuvitals_core::energy::EnergyErrorPart;
 use gpuvitals_record::{RecordReport, RecordedGpu};
 
 use crate::table::with_numbers;
@@ -88,12 +88,8 @@ fn cells(gpu: &RecordedGpu, name: String) -> [String; 13] {
     ]
 }
 
-/// Its index, or its key if the index is not unique: an instance has that of its GPU, and each vendor counts
-/// from 0.
 fn name(gpu: &RecordedGpu, gpus: &[RecordedGpu]) -> String {
-    let index = gpu.summary.gpu;
-    let is_shared = gpus.iter().filter(|other| other.summary.gpu == index).count() > 1;
-    index.filter(|_| !is_shared).map_or_else(|| gpu.summary.id.clone(), |index| index.to_string())
+    gpu.summary.name_among(gpus.iter().map(|gpu| &gpu.summary))
 }
 
 /// What there is to say of the energy, and the GPUs it applies to.
@@ -112,14 +108,7 @@ fn alike(
 
 /// Source of the energy, and its reason.
 fn reason(energy: Option<&EnergyFigure>) -> String {
-    let Some(energy) = energy else {
-        return "not known, neither power nor a counter was read".to_owned();
-    };
-    let from = match energy.source {
-        EnergySource::Counter => "by the hardware's counter",
-        EnergySource::Integrated => "integrated from power",
-    };
-    format!("{from}; {}", energy.reason)
+    energy.map_or_else(|| "not known, neither power nor a counter was read".to_owned(), EnergyFigure::origin)
 }
 
 /// How far the energy may be off, by what, and which peaks the sensor does not show; nothing without energy.
@@ -157,7 +146,7 @@ fn host_line(host: &HostSummary) -> String {
 #[cfg(test)]
 mod tests {
     use gpuvitals_analysis::summary::GpuSummary;
-    use gpuvitals_core::energy::{EnergyErrorCause, EnergyInterval};
+    use gpuvitals_core::energy::{EnergyErrorCause, EnergyInterval, EnergySource};
 
     use super::*;
 
