@@ -269,6 +269,8 @@ pub(crate) enum Command {
     Repair(crate::record::Repair),
     /// Set a mark in the recording that this program is part of
     Mark(crate::record::Mark),
+    /// Write the report of a run from its recording: a page in one file, Markdown, or JSON
+    Report(crate::report::ReportFlags),
     /// Show what was found, what is missing and the remedy; exits with 0 if sampling will work
     Doctor(crate::doctor::Doctor),
     /// Run on a node: sample its GPUs and the host, and serve the metrics to Prometheus

@@ -23,6 +23,7 @@ mod percent;
 mod quantity;
 mod query;
 mod record;
+mod report;
 mod running;
 mod sample;
 mod sampling;
@@ -124,6 +125,7 @@ fn run(cli: Cli, given: &[Override]) -> Result<ExitCode, Failure> {
         }
         Command::Repair(flags) => record::repair(&flags),
         Command::Mark(flags) => record::mark(&flags),
+        Command::Report(flags) => report::run(&flags),
         Command::Doctor(flags) => doctor::run(&flags, &tool(vec![])?),
         Command::Agent => {
             let variables = || otlp::environment(config::with_shared(environment()));

@@ -26,6 +26,7 @@ use gpuvitals_sources::settings::{Attribution, Sampling};
 
 use crate::child::{Signals, code_of};
 use crate::failure::{Exit, Failure};
+use crate::report as report_of_run;
 use crate::sampling::{discover, nothing_to_sample, refused, unasked};
 use crate::{quantity, terminal};
 
@@ -63,6 +64,9 @@ pub(crate) struct Record {
     /// Print the summary as JSON
     #[arg(long)]
     json: bool,
+    /// Write the report of the recording as a page, too: see `gpuvitals report`
+    #[arg(long, value_name = "FILE")]
+    report: Option<PathBuf>,
     /// Print no progress
     #[arg(long, short = 'q')]
     quiet: bool,
@@ -116,6 +120,7 @@ pub(crate) fn run(
     attribution: &Attribution,
 ) -> Result<ExitCode, Failure> {
     let duration = flags.duration()?;
+    flags.report.as_deref().map_or(Ok(()), report_of_run::check)?;
     let mut found = discover(sampling)?;
     if found.probes.is_empty() {
         return Err(nothing_to_sample(&found));
@@ -161,24 +166,31 @@ pub(crate) fn run(
     drop((socket, asking));
     let recorded = match recorder.stop() {
         Ok(recorded) => recorded,
-        Err(error) => {
-            let is_empty = matches!(error, RecordError::Empty(_));
-            let failure = unfinished(error, &flags.output);
-            // How the command ended matters more than that its recording failed.
-            return match code {
-                Some(code) if is_empty => {
-                    tell(&failure.to_string());
-                    Ok(code.into())
-                }
-                Some(code) if code != 0 => Ok(code.into()),
-                _ => Err(failure),
-            };
-        }
+        Err(error) => return failed(error, &flags.output, code),
     };
     tell_losses(&recorded);
     let summary = summary.lock().unwrap_or_else(PoisonError::into_inner);
     print(flags, &RecordReport::new(&recorded, &summary, sampling, code))?;
+    match flags.report.as_deref().map_or(Ok(()), |file| report_of_run::page(&flags.output, file)) {
+        Err(failure) if code.is_some_and(|code| code != 0) => tell(&failure.to_string()),
+        written => written?,
+    }
     Ok(code.unwrap_or(if recorded.gpu_rows == 0 { without_gpus } else { 0 }).into())
+}
+
+/// The end of a recording that could not be completed.
+fn failed(error: RecordError, directory: &Path, code: Option<u8>) -> Result<ExitCode, Failure> {
+    let is_empty = matches!(error, RecordError::Empty(_));
+    let failure = unfinished(error, directory);
+    // How the command ended matters more than that its recording failed.
+    match code {
+        Some(code) if is_empty => {
+            tell(&failure.to_string());
+            Ok(code.into())
+        }
+        Some(code) if code != 0 => Ok(code.into()),
+        _ => Err(failure),
+    }
 }
 
 /// The exit code of a recording without a row of a GPU: a failure if a driver was named that has some.

@@ -1,7 +1,8 @@
-//! `gpuvitals record`, `repair` and `mark` on captured machines.
+//! `gpuvitals record`, `repair`, `mark` and `report` on captured machines.
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod program;
+mod report;
 
 use std::fs::File;
 use std::path::{Path, PathBuf};

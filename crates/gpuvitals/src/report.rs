@@ -1,0 +1,91 @@
+//! `gpuvitals report`: a run from its recordings, as a page, as Markdown or as JSON.
+
+use std::io::{self, IsTerminal};
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+use gpuvitals_record::RecordError;
+use gpuvitals_report::RunReport;
+
+use crate::failure::{Exit, Failure};
+use crate::terminal;
+
+/// `gpuvitals report`
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  gpuvitals report telemetry -o run.html            a page that opens from a disk or a mail, and prints
+  gpuvitals report --markdown telemetry             for a pull request
+  gpuvitals report node1/ node2/ -o run.html        a run on several machines
+  gpuvitals record --report run.html -- ./bench     a recording with its report")]
+pub(crate) struct ReportFlags {
+    /// Directory of the recording; of a run on several machines those of all
+    #[arg(value_name = "RECORDING", default_value = "telemetry")]
+    recordings: Vec<PathBuf>,
+    /// File that is written [default: standard output]
+    #[arg(long, short = 'o', value_name = "FILE")]
+    output: Option<PathBuf>,
+    /// Write JSON in place of a page
+    #[arg(long, conflicts_with = "markdown")]
+    json: bool,
+    /// Write Markdown in place of a page
+    #[arg(long)]
+    markdown: bool,
+}
+
+/// Writes the report of some recordings.
+///
+/// # Errors
+/// If one is none or cannot be read, or the file cannot be written.
+pub(crate) fn run(flags: &ReportFlags) -> Result<(), Failure> {
+    let is_page = !flags.json && !flags.markdown;
+    if is_page && flags.output.is_none() && io::stdout().is_terminal() {
+        let text =
+            "a page is for a browser: -o FILE writes it to a file; --markdown and --json are for a terminal";
+        return Err(Failure::new(Exit::Usage, text));
+    }
+    let report = RunReport::read(&flags.recordings).map_err(failure)?;
+    let text = match (flags.json, flags.markdown) {
+        (true, _) => report.json(),
+        (_, true) => report.markdown(),
+        _ => report.html(),
+    };
+    match &flags.output {
+        Some(file) => write(file, &text),
+        None => terminal::print(&text),
+    }
+}
+
+/// Writes the page of one recording to a file.
+///
+/// # Errors
+/// As [`run`].
+pub(crate) fn page(recording: &Path, file: &Path) -> Result<(), Failure> {
+    let report = RunReport::read(&[recording.to_owned()]).map_err(failure)?;
+    write(file, &report.html())
+}
+
+/// Refuses a file that could not be written: a run of hours must not end with that.
+///
+/// # Errors
+/// If its folder is none.
+pub(crate) fn check(file: &Path) -> Result<(), Failure> {
+    let folder = file.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    if folder.is_dir() && !file.is_dir() {
+        return Ok(());
+    }
+    let text = format!("--report {}: name a file in a folder that is there", file.display());
+    Err(Failure::new(Exit::Usage, text))
+}
+
+fn write(file: &Path, text: &str) -> Result<(), Failure> {
+    std::fs::write(file, text).map_err(|error| Failure::io(format!("cannot write {}", file.display()), error))
+}
+
+fn failure(error: RecordError) -> Failure {
+    match error {
+        RecordError::Io { action, ref path, source } => {
+            Failure::io(format!("cannot {action} {}", path.display()), source)
+        }
+        error => Failure::caused(Exit::Data, "cannot report", error),
+    }
+}

@@ -1,0 +1,149 @@
+//! The tables of a report, as every form of it has them.
+
+use gpuvitals_analysis::summary::HostSummary;
+
+use crate::figures::{RunGpu, RunMark, RunRecording};
+use crate::words::{energy, memory, number, percent, span};
+
+/// Rows of texts under headings; the first column names the row.
+#[derive(Debug)]
+pub(crate) struct RunTable {
+    pub(crate) heads: Vec<String>,
+    pub(crate) rows: Vec<Vec<String>>,
+    /// Columns from this one on are numbers.
+    pub(crate) numbers_from: usize,
+}
+
+/// Facts of a recording that people read, and what they are called.
+const FACTS: [(&str, &str); 6] = [
+    ("node", "machine"),
+    ("started", "began"),
+    ("rate_hz", "samples of a GPU a second"),
+    ("system_rate_hz", "samples of the host a second"),
+    ("version", "recorded by gpuvitals"),
+    ("ended", "ended"),
+];
+/// Facts for programs.
+const FOR_PROGRAMS: [&str; 3] = ["schema", "started_ns", "update_intervals_s"];
+
+fn dash() -> String {
+    "–".to_owned()
+}
+
+/// The GPUs, each with its figures.
+pub(crate) fn of_gpus(gpus: &[RunGpu]) -> RunTable {
+    let heads = [
+        "GPU",
+        "Model",
+        "Energy",
+        "Power mean, W",
+        "Power max, W",
+        "Clock mean, MHz",
+        "Clock min, MHz",
+        "Temperature max, °C",
+        "Busy, %",
+        "Memory max",
+        "Held down",
+    ];
+    let rows = gpus.iter().map(|gpu| {
+        let summary = &gpu.summary;
+        let figure = |value: Option<f64>| value.map_or_else(dash, number);
+        let model = summary.model.as_ref().or(summary.pci.as_ref()).unwrap_or(&summary.id);
+        vec![
+            gpu.name.clone(),
+            model.clone(),
+            summary.energy.as_ref().map_or_else(dash, |of| energy(of.joules)),
+            figure(summary.power_w.map(|watts| watts.mean)),
+            figure(summary.power_w.map(|watts| watts.max)),
+            figure(summary.gpu_clock_mhz.map(|clock| clock.mean)),
+            figure(summary.gpu_clock_mhz.map(|clock| clock.min)),
+            figure(summary.temperature_c.map(|heat| heat.max)),
+            figure(summary.utilization_pct.map(|busy| busy.mean)),
+            summary.memory_used_max_mb.map_or_else(dash, memory),
+            summary.throttled.map_or_else(dash, |held| percent(held.share)),
+        ]
+    });
+    RunTable { heads: heads.map(str::to_owned).to_vec(), rows: rows.collect(), numbers_from: 2 }
+}
+
+/// How the energy of the GPUs is known, a line for each source and reason: `integrated from power; …`.
+pub(crate) fn sources_of_energy(gpus: &[RunGpu]) -> Vec<(String, Vec<&str>)> {
+    let mut sources: Vec<(String, Vec<&str>)> = Vec::new();
+    for gpu in gpus {
+        let source = match &gpu.summary.energy {
+            None => "not known, neither power nor a counter was read".to_owned(),
+            Some(energy) => energy.origin(),
+        };
+        match sources.iter_mut().find(|(known, _)| *known == source) {
+            Some((_, names)) => names.push(gpu.name.as_str()),
+            None => sources.push((source, vec![gpu.name.as_str()])),
+        }
+    }
+    sources
+}
+
+/// What held the clocks of the GPUs down; none if nothing did, or nobody says.
+pub(crate) fn of_limits(gpus: &[RunGpu]) -> Option<RunTable> {
+    let share = |share: f64| if share > 0.0 { percent(share) } else { dash() };
+    let rows: Vec<Vec<String>> = gpus
+        .iter()
+        .filter_map(|gpu| Some((gpu, gpu.summary.throttled?, gpu.held_by?)))
+        .filter(|(_, held, _)| held.seconds > 0.0)
+        .map(|(gpu, held, by)| {
+            let groups = by.groups().map(|(_, of)| share(of));
+            [gpu.name.clone(), span(held.seconds)].into_iter().chain(groups).collect()
+        })
+        .collect();
+    let heads = ["GPU", "Held down", "Heat", "Power limit", "Hardware", "Not named"];
+    (!rows.is_empty()).then(|| RunTable { heads: heads.map(str::to_owned).to_vec(), rows, numbers_from: 1 })
+}
+
+/// The machines.
+pub(crate) fn of_hosts(hosts: &[HostSummary]) -> RunTable {
+    let heads = [
+        "Machine",
+        "CPUs mean, %",
+        "CPUs max, %",
+        "Memory max",
+        "Context switches/s",
+        "Page faults/s",
+        "Interrupts/s",
+    ];
+    let rows = hosts.iter().map(|host| {
+        let figure = |value: Option<f64>| value.map_or_else(dash, number);
+        vec![
+            host.node.clone().unwrap_or_else(dash),
+            figure(host.cpu_pct.map(|cpu| cpu.mean)),
+            figure(host.cpu_pct.map(|cpu| cpu.max)),
+            host.memory_max_mb.map_or_else(dash, memory),
+            figure(host.ctx_switches_per_s),
+            figure(host.page_faults_per_s),
+            figure(host.irqs_per_s),
+        ]
+    });
+    RunTable { heads: heads.map(str::to_owned).to_vec(), rows: rows.collect(), numbers_from: 1 }
+}
+
+/// What a recording says of itself: names and texts.
+pub(crate) fn facts(recording: &RunRecording) -> Vec<(String, String)> {
+    let known =
+        FACTS.iter().filter_map(|(key, name)| Some(((*name).to_owned(), recording.facts.get(*key)?.clone())));
+    let is_other = |key: &str| !FOR_PROGRAMS.contains(&key) && !FACTS.iter().any(|(known, _)| *known == key);
+    let others = recording.facts.iter().filter(|(key, _)| is_other(key));
+    let others = others.map(|(key, value)| (key.replace('_', " "), value.clone()));
+    let end = (!recording.is_whole)
+        .then(|| ("ended".to_owned(), "not yet: it still runs, or was killed".to_owned()));
+    let place = ("directory".to_owned(), recording.directory.clone());
+    let marks = ("marks".to_owned(), recording.marks.to_string());
+    std::iter::once(place).chain(known).chain(end).chain(others).chain([marks]).collect()
+}
+
+/// Marks by time, with the numbers that they have in the charts.
+pub(crate) fn of_marks(marks: &[RunMark]) -> RunTable {
+    let rows = marks.iter().enumerate().map(|(place, mark)| {
+        let node = mark.node.clone().unwrap_or_else(dash);
+        vec![(place + 1).to_string(), mark.text.clone(), node, span(mark.at_s)]
+    });
+    let heads = ["Number", "Mark", "Machine", "After"];
+    RunTable { heads: heads.map(str::to_owned).to_vec(), rows: rows.collect(), numbers_from: 3 }
+}

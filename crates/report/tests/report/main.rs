@@ -1,0 +1,113 @@
+//! The report of a run through its public surface, from recordings that are written here row by row.
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod page;
+mod written;
+
+use std::path::{Path, PathBuf};
+
+use gpuvitals_report::RunReport;
+
+use written::Run;
+
+/// Compares with a file beside the tests; `UPDATE=1` writes it.
+fn golden(name: &str, found: &str) {
+    let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/report").join(name);
+    if std::env::var_os("UPDATE").is_some() {
+        std::fs::write(&path, found).unwrap();
+    }
+    let wanted = std::fs::read_to_string(&path).unwrap_or_default();
+    assert_eq!(found, wanted, "{name} differs; UPDATE=1 writes it anew");
+}
+
+/// The report of a run, whose directory is called `run`.
+fn report(run: &Run) -> RunReport {
+    let dir = tempfile::tempdir().unwrap();
+    run.write(dir.path());
+    let mut report = RunReport::read(&[dir.path().to_owned()]).unwrap();
+    report.recordings.iter_mut().for_each(|recording| "run".clone_into(&mut recording.directory));
+    report
+}
+
+#[test]
+fn the_json_and_the_markdown_have_this_form() {
+    let report = report(&Run::hot());
+    golden("run.json", &report.json());
+    golden("run.md", &report.markdown());
+}
+
+#[test]
+fn a_run_is_told_in_three_sentences() {
+    let report = report(&Run::hot());
+    assert_eq!(report.title, "4 × NVIDIA H100 80GB HBM3 on n1");
+    let [taken, held, behind] = report.sentences.as_slice() else { panic!("{:?}", report.sentences) };
+    assert!(taken.starts_with("The run was recorded for 20.0 s; the 4 GPUs took "), "{taken}");
+    assert!(taken.contains(" W together on average."), "{taken}");
+    assert!(held.starts_with("Heat held GPU 3 down for ") && held.ends_with(" % of the time."), "{held}");
+    assert!(behind.starts_with("GPU 3 ran at ") && behind.contains("below the median"), "{behind}");
+    let held = report.gpus.iter().find(|gpu| gpu.name == "3").unwrap();
+    let (share, by) = (held.summary.throttled.unwrap().share, held.held_by.unwrap());
+    assert!((share - 0.4).abs() < 0.02, "{share}");
+    assert!((by.heat - share).abs() < 0.002 && by.power + by.hardware + by.other < 0.001, "{by:?}");
+}
+
+#[test]
+fn a_run_on_two_machines_has_the_gpus_of_both_by_one_clock() {
+    let dir = tempfile::tempdir().unwrap();
+    let [first, second] = ["n1", "n2"].map(|node| dir.path().join(node));
+    Run { node: "n1", gpus: 1, ..Run::hot() }.write(&first);
+    // Its monotonic clock began at another time.
+    Run { node: "n2", gpus: 1, monotonic_ns: 77_000_000_000, ..Run::hot() }.write(&second);
+    let report = RunReport::read(&[second, first]).unwrap();
+    let names: Vec<_> = report.gpus.iter().map(|gpu| gpu.name.as_str()).collect();
+    assert_eq!(names, ["n1/0", "n2/0"]);
+    assert_eq!(report.title, "2 × NVIDIA H100 80GB HBM3 on n1 and n2");
+    assert!((report.duration_s - 20.0).abs() < 0.2, "{}", report.duration_s);
+    assert_eq!(report.hosts.len(), 2);
+    let times: Vec<_> = report.marks.iter().map(|mark| mark.at_s).collect();
+    assert_eq!(times, [5.0, 5.0, 12.0, 12.0]);
+}
+
+#[test]
+fn the_host_alone_is_a_run_as_well() {
+    let report = report(&Run { gpus: 0, ..Run::hot() });
+    assert_eq!(report.title, "No GPU on n1");
+    let [only] = report.sentences.as_slice() else { panic!("{:?}", report.sentences) };
+    assert!(only.starts_with("The host alone was recorded, for "), "{only}");
+    assert!(report.energy_j.is_none() && report.html().contains("CPUs of the host"));
+}
+
+#[test]
+fn marks_beyond_a_few_hundred_are_counted() {
+    let marks: Vec<(i64, String)> = (0..1_000).map(|step| (step * 19, format!("step {step}"))).collect();
+    let report = report(&Run { marks, ..Run::hot() });
+    assert_eq!((report.marks.len(), report.marks_left_out), (200, 800));
+    assert!(report.html().contains("800 more marks"));
+    assert!(report.markdown().contains("1000 marks"));
+}
+
+#[test]
+fn a_directory_without_a_recording_is_refused_by_name() {
+    let dir = tempfile::tempdir().unwrap();
+    let error = RunReport::read(&[dir.path().to_owned()]).unwrap_err().to_string();
+    assert!(error.contains("holds no recording") && error.contains(dir.path().to_str().unwrap()), "{error}");
+    Run::hot().write(dir.path());
+    std::fs::write(dir.path().join("gpu_events.parquet"), "PAR1 and no more").unwrap();
+    let error = RunReport::read(&[dir.path().to_owned()]).unwrap_err().to_string();
+    assert!(error.contains("gpu_events.parquet"), "{error}");
+    assert!(RunReport::read(&[Path::new("/nonexistent").to_owned()]).is_err());
+}
+
+#[test]
+fn markdown_has_no_markup_of_strangers() {
+    let hostile = "`</details>` | @team <b>**bold**</b> [x](y) ![z](http://z)\n# heading";
+    let report = report(&Run { model: "a | b", marks: vec![(1_000, hostile.to_owned())], ..Run::hot() });
+    let text = report.markdown();
+    assert_eq!(text.matches("</details>").count(), 1, "{text}");
+    for markup in ["<b>", "**bold", "| @team", "@team", "[x](y)", "\n# heading", "http://"] {
+        assert!(!text.contains(markup), "{markup} in\n{text}");
+    }
+    let cells = |line: &str| line.replace("\\|", "").matches('|').count();
+    let table: Vec<_> = text.lines().filter(|line| line.starts_with("| ")).take(6).map(cells).collect();
+    assert!(table.iter().all(|count| *count == 12), "{table:?} in\n{text}");
+}
