@@ -30,10 +30,12 @@ fn report(run: &Run) -> RunReport {
 }
 
 #[test]
-fn the_json_and_the_markdown_have_this_form() {
+fn each_form_of_a_report_is_this() {
     let report = report(&Run::hot());
     golden("run.json", &report.json());
     golden("run.md", &report.markdown());
+    // The browser tests look at this one: dashboard/e2e/report.spec.ts.
+    golden("run.html", &report.html());
 }
 
 #[test]
