@@ -16,7 +16,7 @@ use gpuvitals_core::batch::Value;
 use gpuvitals_core::ports::{Poll, Source as _};
 use gpuvitals_core::{Batch, Identity, IdentityColumn, MetricId, Table};
 use gpuvitals_inputs::replay::{ReplayConfig, ReplaySource};
-use gpuvitals_record::{Data, RecordError, Recorder, RecorderConfig, repair};
+use gpuvitals_record::{Data, RecordError, Recorder, RecorderConfig, RecordingFacts, recorded_marks, repair};
 use gpuvitals_rig::waiting::{ended, within};
 use gpuvitals_sources::machine::Machine;
 use gpuvitals_sources::probe::{Driver, Due, Probe, ProbeError, Reading};
@@ -111,6 +111,26 @@ fn started(found: Discovery, config: RecorderConfig, rows: usize) -> Recorder {
 
 /// Not a test of its own: the process that the next one kills. Prints on standard output what has been
 /// written.
+#[test]
+fn facts_and_marks_are_read_back_while_it_runs_and_afterwards() {
+    let dir = tempfile::tempdir().unwrap();
+    let recorder = started(Counting::found(1), config(dir.path()), 10);
+    recorder.mark("one").unwrap();
+    recorder.mark("two").unwrap();
+    let read = || {
+        let facts = RecordingFacts::read(dir.path()).unwrap();
+        let fact = |key| facts.get(key).map(str::to_owned);
+        let (marks, count) = recorded_marks(dir.path(), 1).unwrap();
+        let texts: Vec<_> = marks.into_iter().map(|mark| mark.text).collect();
+        (fact("node"), fact("ended"), texts, count)
+    };
+    let wanted =
+        |ended: Option<&str>| (Some("n1".to_owned()), ended.map(str::to_owned), vec!["one".to_owned()], 2);
+    assert_eq!(read(), wanted(None));
+    recorder.stop().unwrap();
+    assert_eq!(read(), wanted(Some("stopped")));
+}
+
 #[test]
 fn child_that_records_until_it_is_killed() {
     let Some(directory) = std::env::var_os("RECORDER_TEST_DIRECTORY") else { return };
