@@ -16,8 +16,8 @@ use clap::builder::BoolishValueParser;
 use gpuvitals_analysis::summary::Summary;
 use gpuvitals_core::{AbsenceReason, Table};
 use gpuvitals_record::{
-    MARK_SOCKET_VARIABLE, MarkSocket, RecordError, RecordReport, Recorded, Recorder, RecorderConfig,
-    send_mark,
+    Arguments, MARK_SOCKET_VARIABLE, MarkSocket, RecordError, RecordReport, Recorded, Recorder,
+    RecorderConfig, RunFacts, send_mark,
 };
 use gpuvitals_settings::Override;
 use gpuvitals_sources::registry::Discovery;
@@ -37,6 +37,7 @@ pub(crate) use words::bytes;
 pub(crate) use words::count;
 
 /// `gpuvitals record`
+#[expect(clippy::struct_excessive_bools, reason = "switches of a command line")]
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   gpuvitals record -- python train.py      records while the command runs, and exits as it does
@@ -61,6 +62,9 @@ pub(crate) struct Record {
     /// Replace a recording that is there already
     #[arg(long)]
     force: bool,
+    /// Keep the command's arguments in the files, not its name alone: they may hold secrets
+    #[arg(long)]
+    keep_arguments: bool,
     /// Print the summary as JSON
     #[arg(long)]
     json: bool,
@@ -230,6 +234,8 @@ fn recorder_config(flags: &Record, sampling: &Sampling) -> Result<RecorderConfig
     config.slow = sampler.slow;
     config.rare = sampler.rare;
     config.overwrite = flags.force;
+    let arguments = if flags.keep_arguments { Arguments::Kept } else { Arguments::Dropped };
+    config.run = RunFacts::of(&flags.command, arguments, Path::new("/"), Path::new("."));
     Ok(config)
 }
 

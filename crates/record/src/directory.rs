@@ -24,6 +24,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::error::RecordError;
 use crate::journal::{Journal, Records};
+use crate::run_facts::RunFacts;
 use crate::{marks, part};
 
 /// Both tables of a recording.
@@ -32,6 +33,8 @@ pub(crate) const TABLES: [Table; 2] = [Table::GpuEvents, Table::SystemEvents];
 pub(crate) const MARKS: &str = "marks.parquet";
 /// Journal of the marks of an unfinished one.
 const MARKS_JOURNAL: &str = "marks.rows";
+/// What is known of an unfinished one beside its rows.
+const ABOUT: &str = "about.json";
 
 /// The files' metadata about their recording.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -46,19 +49,24 @@ pub(crate) struct About {
     pub(crate) rate_hz: f64,
     /// Samples of the host a second, as configured.
     pub(crate) system_rate_hz: f64,
+    /// What was recorded. A recording that an earlier version began has none.
+    #[serde(default)]
+    pub(crate) run: RunFacts,
 }
 
 impl About {
     /// As pairs of a Parquet footer.
-    pub(crate) fn facts(&self) -> [KeyValue; 6] {
-        [
+    pub(crate) fn facts(&self) -> Vec<KeyValue> {
+        let mut facts = vec![
             fact("version", self.version.clone()),
             fact("node", self.node.clone()),
             fact("started_ns", self.started_ns.to_string()),
             fact("started", gpuvitals_core::time::format(self.started_ns)),
             fact("rate_hz", self.rate_hz.to_string()),
             fact("system_rate_hz", self.system_rate_hz.to_string()),
-        ]
+        ];
+        facts.extend(self.run.footer());
+        facts
     }
 }
 
@@ -108,7 +116,7 @@ pub(crate) fn marks_journal(directory: &Path) -> PathBuf {
 
 /// What is known of an unfinished recording; none if a power cut lost the file.
 pub(crate) fn about(directory: &Path) -> Option<About> {
-    let text = fs::read_to_string(part::unfinished(directory).join("about.json")).unwrap_or_default();
+    let text = fs::read_to_string(part::unfinished(directory).join(ABOUT)).unwrap_or_default();
     serde_json::from_str(&text).ok()
 }
 
@@ -147,7 +155,7 @@ impl Unfinished {
         let created = create(directory)?;
         DirBuilder::new().create(&path).map_err(RecordError::io("create", &path))?;
         let lock = lock(&path)?;
-        let about_path = path.join("about.json");
+        let about_path = path.join(ABOUT);
         write(&about_path, &about).map_err(RecordError::io("write", &about_path))?;
         let marks = Journal::create(path.join(MARKS_JOURNAL))?;
         sync(&path)?;

@@ -15,13 +15,14 @@ use std::sync::Arc;
 use arrow_array::{RecordBatch, RecordBatchReader as _, new_null_array};
 use arrow_schema::{ArrowError, SchemaRef};
 use arrow_select::concat::concat_batches;
-use gpuvitals_core::Table;
+use gpuvitals_core::{Batch, Origin, Table};
 use gpuvitals_log::Fresh;
 use parquet::arrow::ArrowWriter;
 use parquet::arrow::arrow_reader::{ParquetRecordBatchReader, ParquetRecordBatchReaderBuilder};
 use parquet::file::metadata::KeyValue;
 
 use crate::error::RecordError;
+use crate::gpu_rows::FactsOfGpus;
 use crate::journal::Batches;
 use crate::layout::{Columns, properties};
 
@@ -217,7 +218,7 @@ pub(crate) fn join(
     let properties = properties(&schema, facts);
     let mut writer =
         ArrowWriter::try_new(fresh.file(), Arc::clone(&schema), Some(properties)).map_err(broken)?;
-    let mut rows = 0;
+    let (mut rows, mut gpus) = (0, FactsOfGpus::default());
     for part in parts {
         // One part is open at a time: a recording of days has thousands.
         for records in open(&part.path)? {
@@ -226,10 +227,17 @@ pub(crate) fn join(
             let records = records.and_then(|records| aligned(&records, &schema)).map_err(unread)?;
             rows += records.num_rows() as u64;
             writer.write(&records).map_err(broken)?;
+            if table == Table::GpuEvents {
+                let batch = Batch::new(table, records, Origin::default(), 0);
+                gpus.add(&batch.map_err(|source| RecordError::Columns { path: part.path.clone(), source })?);
+            }
             if writer.in_progress_rows() >= GROUP_ROWS {
                 writer.flush().map_err(broken)?;
             }
         }
+    }
+    if table == Table::GpuEvents {
+        writer.append_key_value_metadata(gpus.footer());
     }
     writer.close().map_err(broken)?;
     Ok((fresh, rows))

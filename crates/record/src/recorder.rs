@@ -20,6 +20,7 @@ use crate::data::Data;
 use crate::directory::{self, About, Unfinished};
 use crate::error::RecordError;
 use crate::marks::{MARKS_MAX, Marks};
+use crate::run_facts::RunFacts;
 use crate::socket::MarkSocket;
 use crate::writer::{Rolling, Tally, Writer};
 
@@ -49,6 +50,8 @@ pub struct RecorderConfig {
     pub overwrite: bool,
     /// Owners of the GPUs, for the rows' identity columns.
     pub owners: Arc<Owners>,
+    /// What is recorded, for the files' footers.
+    pub run: RunFacts,
     /// Time from the first row of a part to its last; none: ten seconds. For tests.
     #[doc(hidden)]
     pub part_span: Option<Duration>,
@@ -68,6 +71,7 @@ impl RecorderConfig {
             rare: sampling.rare,
             overwrite: false,
             owners: Owners::new(),
+            run: RunFacts::default(),
             part_span: None,
         }
     }
@@ -194,6 +198,7 @@ impl Recorder {
             started_ns: Moment::now().wall_ns,
             rate_hz: hertz(config.interval),
             system_rate_hz: hertz(config.system_interval),
+            run: config.run,
         };
         let sampling = SamplerConfig {
             exact: !config.drivers.is_empty(),

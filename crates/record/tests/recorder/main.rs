@@ -16,7 +16,9 @@ use gpuvitals_core::batch::Value;
 use gpuvitals_core::ports::{Poll, Source as _};
 use gpuvitals_core::{Batch, Identity, IdentityColumn, MetricId, Table};
 use gpuvitals_inputs::replay::{ReplayConfig, ReplaySource};
-use gpuvitals_record::{Data, RecordError, Recorder, RecorderConfig, RecordingFacts, recorded_marks, repair};
+use gpuvitals_record::{
+    Data, RecordError, Recorder, RecorderConfig, RecordingFacts, RunFacts, recorded_marks, repair,
+};
 use gpuvitals_rig::waiting::{ended, within};
 use gpuvitals_sources::machine::Machine;
 use gpuvitals_sources::probe::{Driver, Due, Probe, ProbeError, Reading};
@@ -267,6 +269,8 @@ fn a_recording_of_many_parts_is_one_file_with_the_promised_columns() {
     let dir = tempfile::tempdir().unwrap();
     let mut config = config(dir.path());
     config.part_span = Some(Duration::from_millis(100));
+    let (command, commit) = (Some("train".to_owned()), Some("1234567".to_owned()));
+    config.run = RunFacts { command, commit, ..RunFacts::default() };
     let recorder = started(Counting::found(2), config, 3_000);
     recorder.mark("late").unwrap();
     let so_far = rows(recorder.data().unwrap());
@@ -306,6 +310,10 @@ fn a_recording_of_many_parts_is_one_file_with_the_promised_columns() {
     };
     assert_eq!((fact("rate_hz"), fact("node"), fact("ended")), ("500".into(), "n1".into(), "stopped".into()));
     assert!(fact("update_intervals_s").contains("GPU-0"));
+    assert_eq!((fact("command"), fact("commit")), ("train".into(), "1234567".into()));
+    let gpus: Vec<serde_json::Value> = serde_json::from_str(&fact("gpus")).unwrap();
+    let ids: Vec<_> = gpus.iter().map(|gpu| gpu["id"].as_str().unwrap()).collect();
+    assert_eq!(ids, ["GPU-0", "GPU-1"], "with what stays the same of each");
     let (schema, _, _) = types("system_events.parquet");
     for (name, wanted) in [
         ("timestamp_ns", DataType::Int64),
