@@ -49,8 +49,7 @@ pub(crate) struct About {
     pub(crate) rate_hz: f64,
     /// Samples of the host a second, as configured.
     pub(crate) system_rate_hz: f64,
-    /// What was recorded. A recording that an earlier version began has none.
-    #[serde(default)]
+    /// What was recorded.
     pub(crate) run: RunFacts,
 }
 

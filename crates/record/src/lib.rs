@@ -25,6 +25,7 @@
 //! ```
 
 mod about;
+mod compare;
 mod data;
 mod directory;
 mod error;
@@ -40,6 +41,11 @@ mod socket;
 mod writer;
 
 pub use about::{RecordingFacts, recorded_marks};
+pub use compare::{
+    ChangeCause, ChangeVerdict, CompareError, ComparedRun, GateError, GateOutcome, MetricChange, MetricGate,
+    RUNS_MAX, RunComparison, RunDifference, RunMetric, RunOutline, RunSource, UnlikeRuns,
+    compare,
+};
 pub use data::Data;
 pub use error::RecordError;
 pub use marks::{MARK_LEN_MAX, MARKS_MAX, RecordedMark};
