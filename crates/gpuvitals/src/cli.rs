@@ -9,6 +9,7 @@ use clap::{
 };
 use gpuvitals_settings::{Notation, Override, Setting};
 
+use crate::compare::CompareFlags;
 use crate::config;
 use crate::findings::{ExplainFlags, FindingsFlags};
 use crate::jobs::JobsFlags;
@@ -271,6 +272,9 @@ pub(crate) enum Command {
     Mark(crate::record::Mark),
     /// Write the report of a run from its recording: a page in one file, Markdown, or JSON
     Report(crate::report::ReportFlags),
+    /// Compare recordings of runs: what changed, how sure that is, and why; exits with 1 if a gate failed
+    #[command(after_help = crate::compare::EXAMPLES)]
+    Compare(CompareFlags),
     /// Show what was found, what is missing and the remedy; exits with 0 if sampling will work
     Doctor(crate::doctor::Doctor),
     /// Run on a node: sample its GPUs and the host, and serve the metrics to Prometheus

@@ -6,6 +6,7 @@ mod choices;
 mod cli;
 mod client;
 mod clocks;
+mod compare;
 mod config;
 mod disk;
 mod doctor;
@@ -126,6 +127,7 @@ fn run(cli: Cli, given: &[Override]) -> Result<ExitCode, Failure> {
         Command::Repair(flags) => record::repair(&flags),
         Command::Mark(flags) => record::mark(&flags),
         Command::Report(flags) => report::run(&flags),
+        Command::Compare(flags) => return compare::run(&flags),
         Command::Doctor(flags) => doctor::run(&flags, &tool(vec![])?),
         Command::Agent => {
             let variables = || otlp::environment(config::with_shared(environment()));

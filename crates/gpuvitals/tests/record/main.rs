@@ -1,6 +1,7 @@
-//! `gpuvitals record`, `repair`, `mark` and `report` on captured machines.
+//! `gpuvitals record`, `repair`, `mark`, `report` and `compare` on captured machines.
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+mod comparing;
 mod program;
 mod report;
 
