@@ -25,6 +25,7 @@ use serde::{Deserialize, Serialize};
 use crate::error::RecordError;
 use crate::journal::{Journal, Records};
 use crate::run_facts::RunFacts;
+use crate::table_file::fact;
 use crate::{marks, part};
 
 /// Both tables of a recording.
@@ -67,10 +68,6 @@ impl About {
         facts.extend(self.run.footer());
         facts
     }
-}
-
-fn fact(key: &str, value: String) -> KeyValue {
-    KeyValue::new(format!("gpuvitals.{key}"), value)
 }
 
 /// An unfinished recording locked by this process.

@@ -3,7 +3,7 @@
 //! ```text
 //! journal = record …
 //! record  = payload_len u32 | crc32(payload) u32 | payload                      integers little-endian
-//! payload = monotonic_count u64 | monotonic_ns i64 … | frame of `gpuvitals_core::wire`
+//! payload = the bytes of a batch (`entry`), or of a mark
 //! ```
 //!
 //! A record is written by one call, so a killed process leaves whole records and at most one torn one at the
@@ -12,15 +12,12 @@
 use std::fs::File;
 use std::io::{BufReader, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 
-use arrow_array::{ArrayRef, Int64Array, RecordBatch};
-use arrow_schema::{DataType, Field, Schema};
 use flate2::Crc;
 use gpuvitals_core::Batch;
-use gpuvitals_core::batch::{MONOTONIC_COLUMN, TIMESTAMP_COLUMN};
-use gpuvitals_core::wire::{self, BODY_LEN_MAX, ROWS_MAX, WireError};
+use gpuvitals_core::wire::{BODY_LEN_MAX, ROWS_MAX};
 
+use crate::entry;
 use crate::error::RecordError;
 
 /// Longest payload: a frame and the monotonic clock of its rows.
@@ -78,13 +75,7 @@ impl Journal {
 
     /// Appends a batch as one record; it is durable with the next sync.
     pub(crate) fn append_batch(&mut self, batch: &Batch) -> Result<(), RecordError> {
-        let frame = wire::encode(batch).map_err(RecordError::Batch)?;
-        let monotonic = batch.monotonic().unwrap_or_default();
-        let mut clock = Vec::with_capacity(8 + 8 * monotonic.len());
-        clock.extend_from_slice(&(monotonic.len() as u64).to_le_bytes());
-        for ns in monotonic {
-            clock.extend_from_slice(&ns.to_le_bytes());
-        }
+        let (clock, frame) = entry::pieces(batch).map_err(RecordError::Batch)?;
         self.append(&[&clock, &frame])
     }
 }
@@ -152,7 +143,9 @@ impl Batches {
         match self.0.next()? {
             None => Ok(None),
             // Its checksum is right, so it was written like this: a bug or another version, not a torn tail.
-            Some(payload) => batch(payload).map(Some).map_err(|source| RecordError::Journal { path, source }),
+            Some(payload) => {
+                entry::unpack(payload).map(Some).map_err(|source| RecordError::Journal { path, source })
+            }
         }
     }
 
@@ -160,26 +153,6 @@ impl Batches {
     pub(crate) fn left(&self) -> u64 {
         self.0.left()
     }
-}
-
-fn batch(payload: &[u8]) -> Result<Batch, WireError> {
-    let short = || WireError::Damaged("no monotonic clock");
-    let (count, rest) = payload.split_first_chunk::<8>().ok_or_else(short)?;
-    let clock_len = usize::try_from(u64::from_le_bytes(*count)).ok().and_then(|count| count.checked_mul(8));
-    let (clock, frame) = clock_len.and_then(|len| rest.split_at_checked(len)).ok_or_else(short)?;
-    let batch = wire::decode(frame)?;
-    if clock.is_empty() {
-        return Ok(batch);
-    }
-    let monotonic: Vec<i64> = clock.as_chunks::<8>().0.iter().map(|ns| i64::from_le_bytes(*ns)).collect();
-    let at = batch.schema().index_of(TIMESTAMP_COLUMN)? + 1;
-    let mut fields: Vec<_> = batch.schema().fields().iter().cloned().collect();
-    let mut arrays: Vec<ArrayRef> = batch.records().columns().to_vec();
-    fields.insert(at, Arc::new(Field::new(MONOTONIC_COLUMN, DataType::Int64, false)));
-    arrays.insert(at, Arc::new(Int64Array::from(monotonic)));
-    let records = RecordBatch::try_new(Arc::new(Schema::new(fields)), arrays)?;
-    let whole = Batch::new(batch.table(), records, batch.origin().clone(), batch.sequence())?;
-    Ok(whole.with_absences(batch.absences().to_vec()))
 }
 
 #[cfg(test)]

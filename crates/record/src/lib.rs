@@ -28,6 +28,7 @@ mod about;
 mod compare;
 mod data;
 mod directory;
+mod entry;
 mod error;
 mod gpu_rows;
 mod journal;
@@ -38,18 +39,20 @@ mod recorder;
 mod report;
 mod run_facts;
 mod socket;
+mod table_file;
 mod writer;
 
 pub use about::{RecordingFacts, recorded_marks};
 pub use compare::{
     ChangeCause, ChangeVerdict, CompareError, ComparedRun, GateError, GateOutcome, MetricChange, MetricGate,
-    RUNS_MAX, RunComparison, RunDifference, RunMetric, RunOutline, RunSource, UnlikeRuns,
-    compare,
+    RUNS_MAX, RunComparison, RunDifference, RunMetric, RunOutline, RunSource, UnlikeRuns, compare,
 };
 pub use data::Data;
+pub use entry::{pack, unpack};
 pub use error::RecordError;
 pub use marks::{MARK_LEN_MAX, MARKS_MAX, RecordedMark};
 pub use recorder::{Progress, Recorded, Recorder, RecorderConfig, RepairedRecording, repair};
 pub use report::{RecordReport, RecordedGpu, kept_share};
 pub use run_facts::{Arguments, RunFacts};
 pub use socket::{MARK_SOCKET_VARIABLE, MarkSocket, send_mark};
+pub use table_file::TableFile;

@@ -12,9 +12,8 @@ use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use arrow_array::{RecordBatch, RecordBatchReader as _, new_null_array};
-use arrow_schema::{ArrowError, SchemaRef};
-use arrow_select::concat::concat_batches;
+use arrow_array::RecordBatchReader as _;
+use arrow_schema::ArrowError;
 use gpuvitals_core::{Batch, Origin, Table};
 use gpuvitals_log::Fresh;
 use parquet::arrow::ArrowWriter;
@@ -25,9 +24,8 @@ use crate::error::RecordError;
 use crate::gpu_rows::FactsOfGpus;
 use crate::journal::Batches;
 use crate::layout::{Columns, properties};
+use crate::table_file;
 
-/// Rows that go into the encoder together.
-const SLICE_ROWS: usize = 1_024;
 /// Rows of a batch that is read from a file.
 const BATCH_ROWS: usize = 8_192;
 /// Rows of a row group of a final file: large enough that its share of the footer is small.
@@ -141,43 +139,11 @@ pub(crate) fn seal(table: Table, journal: &Path, target: &Path) -> Result<u64, R
         columns.extend(&batch.schema());
     }
     let torn = first.left();
-    let schema = columns.schema();
-    let fresh = Fresh::create(target).map_err(RecordError::io("create", target))?;
-    let broken = |source| RecordError::Parquet { path: fresh.path().to_owned(), source };
-    let unfit = |error: ArrowError| broken(error.into());
-    let properties = properties(&schema, Vec::new());
-    let mut writer =
-        ArrowWriter::try_new(fresh.file(), Arc::clone(&schema), Some(properties)).map_err(broken)?;
-    let (mut slice, mut rows) = (Vec::new(), 0);
     let mut batches = Batches::open(journal)?;
-    loop {
-        let batch = batches.next()?;
-        if let Some(batch) = &batch {
-            rows += batch.rows();
-            slice.push(aligned(batch.records(), &schema).map_err(unfit)?);
-        }
-        if rows >= SLICE_ROWS || batch.is_none() {
-            writer.write(&concat_batches(&schema, &slice).map_err(unfit)?).map_err(broken)?;
-            slice.clear();
-            rows = 0;
-        }
-        if batch.is_none() {
-            break;
-        }
-    }
-    writer.close().map_err(broken)?;
-    fresh.put().map_err(RecordError::io("write", target))?;
+    let (file, _) = table_file::write(&columns.schema(), target, Vec::new(), || batches.next())?;
+    file.put().map_err(RecordError::io("write", target))?;
     fs::remove_file(journal).map_err(RecordError::io("remove", journal))?;
     Ok(torn)
-}
-
-/// The rows with these columns; what they lack is null.
-fn aligned(records: &RecordBatch, schema: &SchemaRef) -> Result<RecordBatch, ArrowError> {
-    let columns = schema.fields().iter().map(|field| {
-        let column = records.column_by_name(field.name());
-        column.map_or_else(|| new_null_array(field.data_type(), records.num_rows()), Arc::clone)
-    });
-    RecordBatch::try_new(Arc::clone(schema), columns.collect())
 }
 
 /// Opens a sealed part or a final file.
@@ -224,7 +190,8 @@ pub(crate) fn join(
         for records in open(&part.path)? {
             let unread =
                 |error: ArrowError| RecordError::Parquet { path: part.path.clone(), source: error.into() };
-            let records = records.and_then(|records| aligned(&records, &schema)).map_err(unread)?;
+            let records =
+                records.and_then(|records| table_file::aligned(&records, &schema)).map_err(unread)?;
             rows += records.num_rows() as u64;
             writer.write(&records).map_err(broken)?;
             if table == Table::GpuEvents {
