@@ -22,6 +22,7 @@ const STAR: &[(&str, &[&str])] = &[
     ("inputs", &["core", "sources"]),
     ("record", &["core", "analysis", "log", "sources"]),
     ("report", &["core", "analysis", "record"]),
+    ("flight", &["core", "analysis", "log", "record", "settings"]),
     ("clocks", &["core", "sources"]),
     ("clusters", &["core", "settings", "sources"]),
     ("store", &["core", "log"]),
@@ -36,7 +37,7 @@ const STAR: &[(&str, &[&str])] = &[
     ("exposition", &["core", "analysis"]),
     ("promql", &["core", "exposition"]),
     ("collect", &["core", "settings", "listener", "queue"]),
-    ("agent", &["core", "settings", "listener", "queue", "sources", "analysis", "exposition"]),
+    ("agent", &["core", "settings", "listener", "queue", "sources", "analysis", "exposition", "flight"]),
     (
         "gpuvitals",
         &[
@@ -45,6 +46,7 @@ const STAR: &[(&str, &[&str])] = &[
             "clusters",
             "collect",
             "core",
+            "flight",
             "inputs",
             "log",
             "queue",

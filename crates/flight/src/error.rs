@@ -1,0 +1,86 @@
+//! What can go wrong with a ring and its incidents.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use gpuvitals_core::wire::WireError;
+use gpuvitals_log::{LockError, LogError};
+use gpuvitals_record::RecordError;
+
+/// Why a ring or an incident cannot be written or read.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum FlightError {
+    /// A file operation failed.
+    #[error("cannot {action} {}", path.display())]
+    Io {
+        /// An infinitive: `create`, `read` …
+        action: &'static str,
+        /// The file or directory of the operation.
+        path: PathBuf,
+        /// What the system said.
+        #[source]
+        source: io::Error,
+    },
+    /// The directory belongs to another agent, or cannot be made.
+    #[error(transparent)]
+    Lock(#[from] LockError),
+    /// The ring cannot be opened, written or read.
+    #[error("cannot use the ring")]
+    Ring(#[from] LogError),
+    /// A batch cannot be written, or a record of the ring holds none.
+    #[error("a record of the ring is no batch")]
+    Batch(#[from] WireError),
+    /// A Parquet file of an incident cannot be written.
+    #[error(transparent)]
+    Record(#[from] RecordError),
+    /// A text as JSON.
+    #[error("{} is not what this version writes", path.display())]
+    Json {
+        /// The file.
+        path: PathBuf,
+        /// Why it cannot be read.
+        #[source]
+        source: serde_json::Error,
+    },
+    /// A later version wrote the incident.
+    #[error("{}: schema {schema} is of a later version, which alone reads it", path.display())]
+    Later {
+        /// The file `incident.json`.
+        path: PathBuf,
+        /// The schema that it names.
+        schema: u64,
+    },
+    /// There is no incident of that name.
+    #[error("{id:?} names no incident; `gpuvitals flight list` shows those that are there")]
+    Unknown {
+        /// The name that was given.
+        id: String,
+    },
+    /// The directory holds no ring.
+    #[error("{}: no agent has a ring there; name the directory of its flight.dir", path.display())]
+    NoRing {
+        /// The directory.
+        path: PathBuf,
+    },
+    /// The system gives no thread.
+    #[error("cannot start the thread of the flight recorder")]
+    Thread(#[source] io::Error),
+}
+
+impl FlightError {
+    /// A failed file operation, for `map_err`.
+    pub(crate) fn io(action: &'static str, path: &Path) -> impl FnOnce(io::Error) -> Self + use<> {
+        let path = path.to_owned();
+        move |source| Self::Io { action, path, source }
+    }
+
+    /// Whether the ring moved on while it was read: another try reads what is there now.
+    pub(crate) fn is_moved_on(&self) -> bool {
+        match self {
+            Self::Ring(LogError::Changed { .. } | LogError::Gone { .. }) => true,
+            Self::Ring(LogError::Read { source, .. }) => source.kind() == io::ErrorKind::NotFound,
+            _ => false,
+        }
+    }
+}

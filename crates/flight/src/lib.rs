@@ -1,0 +1,43 @@
+//! The flight recorder of a node: the last minutes of its rows in a ring on disk, and what of them is kept when something happens.
+//!
+//! An agent gives a [`FlightRecorder`] each batch that it samples. It lies in the ring, synced, at most five seconds after it was
+//! sampled, and outlives a kill and a power cut from then on. A trigger (an XID, an uncorrectable error, heat that slows a GPU, a GPU
+//! that is lost, a threshold, somebody who asks) begins an *incident*: when some time after it is over, the ring's rows become
+//! Parquet files in a folder of their own, with `incident.json`, which says what happened.
+//!
+//! ```text
+//! DIR/LOCK, ring/*.wal                 the ring: a log with the rows, and the triggers whose incident is not written yet
+//! DIR/incidents/ID/                    incident.json, gpu_events.parquet, system_events.parquet, processes.json
+//! DIR/incidents/ID.part/               one that is being written, or whose writer was killed
+//! ```
+//!
+//! [`dump`] makes an incident from the ring of an agent that runs, or that is dead: it reads the ring and changes nothing in it.
+//! What is in the files is specified in `docs/flight.md`.
+
+mod error;
+mod facts;
+mod folder;
+mod incident;
+mod place;
+mod processes;
+mod recorder;
+mod ring;
+mod rule;
+mod sentence;
+mod settings;
+mod terms;
+mod trigger;
+mod watch;
+mod worker;
+mod writing;
+
+pub use error::FlightError;
+pub use folder::{FlightFolder, IncidentEntry, IncidentState};
+pub use incident::{FlightGpu, FlightIncident, FlightSpan, INCIDENT_SCHEMA, ReadError};
+pub use place::FlightPlace;
+pub use recorder::FlightRecorder;
+pub use rule::{FlightRule, RuleError};
+pub use settings::FlightSettings;
+pub use terms::FlightTerms;
+pub use trigger::FlightTrigger;
+pub use writing::{DumpTerms, dump};

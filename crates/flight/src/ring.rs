@@ -1,0 +1,196 @@
+//! The ring: a log whose oldest segments go.
+//!
+//! | kind | payload |
+//! |---|---|
+//! | 1 to 3 | rows of `gpu_events`, `system_events`, `gpu_processes`: `first_ns i64 \| last_ns i64`, then the batch (`gpuvitals_record::pack`) |
+//! | 16 | a trigger that begins an incident, as JSON: [`RingTrigger`] |
+//! | 17 | the id of an incident that is written |
+//!
+//! Integers are little-endian. Every record is synced before it counts, so that what [`Ring::append`] has taken outlives a power cut.
+
+use std::collections::BTreeMap;
+
+use bytes::Bytes;
+use gpuvitals_core::{Batch, Table};
+use gpuvitals_log::{Disk, Durability, Log, LogConfig, Record, Recovery};
+use gpuvitals_record::{pack, unpack};
+use serde::{Deserialize, Serialize};
+
+use crate::error::FlightError;
+use crate::trigger::FlightTrigger;
+
+/// Bytes of a segment: at one sample a second the rows of 8 GPUs fill some in ten minutes.
+const SEGMENT_LEN: u32 = 2 << 20;
+/// Most segments, so that the ring takes 64 MiB at most: at high rates the oldest rows go before their time.
+const SEGMENTS_MAX: usize = 31;
+/// The tables whose rows it holds. The place in this list is one less than the kind of their records.
+pub(crate) const TABLES: [Table; 3] = [Table::GpuEvents, Table::SystemEvents, Table::GpuProcesses];
+const TRIGGER: u8 = 16;
+const WRITTEN: u8 = 17;
+/// Bytes of the times before the rows.
+const TIMES_LEN: usize = 16;
+
+/// A trigger of the ring, with the id of the incident that it begins.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub(crate) struct RingTrigger {
+    pub(crate) id: String,
+    pub(crate) trigger: FlightTrigger,
+}
+
+/// An open ring.
+#[derive(Debug)]
+pub(crate) struct Ring {
+    log: Log,
+    keep_ns: i64,
+    /// By the base of a segment the time of its newest row, nanoseconds UTC.
+    newest: BTreeMap<u64, i64>,
+}
+
+/// The limits of a ring's log.
+pub(crate) fn config() -> LogConfig {
+    LogConfig { segment_len: SEGMENT_LEN, ..LogConfig::default() }
+}
+
+impl Ring {
+    /// Opens it, and gives the triggers whose incident is not written. It keeps rows for at least `keep_ns`, if they are not too many.
+    ///
+    /// # Errors
+    /// If the disk cannot be read or synced.
+    pub(crate) fn open(
+        disk: impl Disk,
+        keep_ns: i64,
+        config: LogConfig,
+    ) -> Result<(Self, Vec<RingTrigger>), FlightError> {
+        let (log, recovery) = Log::open(disk, config)?;
+        for damage in &recovery.damage {
+            tracing::warn!(%damage, "the ring of the flight recorder has lost rows");
+        }
+        let (mut newest, mut pending) = (BTreeMap::new(), Vec::<RingTrigger>::new());
+        for record in recovery {
+            let record = record?;
+            match record.kind {
+                TRIGGER => pending.extend(serde_json::from_slice::<RingTrigger>(&record.payload).ok()),
+                WRITTEN => pending.retain(|waiting| waiting.id.as_bytes() != &*record.payload),
+                _ => {
+                    let last_ns = times(&record.payload).map_or(i64::MIN, |(_, last_ns)| last_ns);
+                    note(&mut newest, record.place.segment(), last_ns);
+                }
+            }
+        }
+        Ok((Self { log, keep_ns, newest }, pending))
+    }
+
+    /// Appends rows of one table; when this returns they outlive a power cut. Rows of other tables are left out.
+    ///
+    /// # Errors
+    /// If they cannot be written; the ring is as it was then.
+    pub(crate) fn append(&mut self, batch: &Batch) -> Result<(), FlightError> {
+        let Some(kind) = kind_of(batch.table()) else { return Ok(()) };
+        let first_ns = batch.timestamps().iter().min().copied().unwrap_or_default();
+        let last_ns = batch.timestamps().iter().max().copied().unwrap_or_default();
+        let mut payload = Vec::with_capacity(TIMES_LEN + 8 * batch.rows());
+        payload.extend_from_slice(&first_ns.to_le_bytes());
+        payload.extend_from_slice(&last_ns.to_le_bytes());
+        pack(batch, &mut payload)?;
+        if payload.len() > self.log.record_len_max() && batch.rows() > 1 {
+            // Seldom: thousands of rows at once.
+            let half = batch.rows() / 2;
+            let keep =
+                |is_first: bool| (0..batch.rows()).map(|row| (row < half) == is_first).collect::<Vec<_>>();
+            let halves = [batch.filter(&keep(true)), batch.filter(&keep(false))];
+            return halves.iter().flatten().try_for_each(|half| self.append(half));
+        }
+        let appended = self.log.append(kind, payload.into(), Durability::Synced).wait()?;
+        note(&mut self.newest, appended.place.segment(), last_ns);
+        Ok(())
+    }
+
+    /// Notes that an incident begins.
+    ///
+    /// # Errors
+    /// If that cannot be written.
+    pub(crate) fn begin(&self, trigger: &RingTrigger) -> Result<(), FlightError> {
+        let payload = serde_json::to_vec(trigger).unwrap_or_default();
+        self.log.append(TRIGGER, payload.into(), Durability::Synced).wait()?;
+        Ok(())
+    }
+
+    /// Notes that an incident is written.
+    ///
+    /// # Errors
+    /// If that cannot be written.
+    pub(crate) fn end(&self, id: &str) -> Result<(), FlightError> {
+        self.log.append(WRITTEN, Bytes::copy_from_slice(id.as_bytes()), Durability::Synced).wait()?;
+        Ok(())
+    }
+
+    /// Removes the segments whose rows are all older than the ring keeps them, and those beyond the most.
+    ///
+    /// # Errors
+    /// If a file cannot be removed; the next call tries again.
+    pub(crate) fn trim(&mut self, now_ns: i64) -> Result<(), FlightError> {
+        let segments = self.log.segments();
+        let oldest_ns = now_ns.saturating_sub(self.keep_ns);
+        let is_old = |base: u64| self.newest.get(&base).is_none_or(|newest_ns| *newest_ns < oldest_ns);
+        let count = segments.len();
+        let gone = segments.iter().enumerate().take(count.saturating_sub(1));
+        let gone = gone.take_while(|(at, segment)| is_old(segment.base) || count - at > SEGMENTS_MAX);
+        let Some((_, last)) = gone.last() else { return Ok(()) };
+        self.log.truncate_before(last.end)?;
+        let kept = last.end;
+        self.newest.retain(|base, _| *base >= kept);
+        Ok(())
+    }
+}
+
+fn note(newest: &mut BTreeMap<u64, i64>, segment: u64, last_ns: i64) {
+    let known = newest.entry(segment).or_insert(last_ns);
+    *known = last_ns.max(*known);
+}
+
+/// Whether it holds rows of a table.
+pub(crate) fn holds(table: Table) -> bool {
+    TABLES.contains(&table)
+}
+
+fn kind_of(table: Table) -> Option<u8> {
+    let place = TABLES.iter().position(|held| *held == table)?;
+    u8::try_from(place + 1).ok()
+}
+
+/// The times of the first and the last row of a record.
+fn times(payload: &[u8]) -> Option<(i64, i64)> {
+    let (first, rest) = payload.split_first_chunk::<8>()?;
+    let last = rest.first_chunk::<8>()?;
+    Some((i64::from_le_bytes(*first), i64::from_le_bytes(*last)))
+}
+
+/// The rows of a table that a ring has within some time, ends included, in the order they were written.
+pub(crate) fn rows(
+    recovery: Recovery,
+    table: Table,
+    (from_ns, to_ns): (i64, i64),
+) -> impl Iterator<Item = Result<Batch, FlightError>> {
+    recovery.filter_map(move |record| match record {
+        Ok(record) if kind_of(table) == Some(record.kind) => within(&record, (from_ns, to_ns)).transpose(),
+        Ok(_) => None,
+        Err(error) => Some(Err(error.into())),
+    })
+}
+
+/// The rows of a record within some time; none if there is none.
+fn within(record: &Record, (from_ns, to_ns): (i64, i64)) -> Result<Option<Batch>, FlightError> {
+    let Some((first_ns, last_ns)) = times(&record.payload) else { return Ok(None) };
+    if last_ns < from_ns || first_ns > to_ns {
+        return Ok(None);
+    }
+    let batch = unpack(record.payload.get(TIMES_LEN..).unwrap_or_default())?;
+    if first_ns >= from_ns && last_ns <= to_ns {
+        return Ok(Some(batch));
+    }
+    let keep: Vec<bool> = batch.timestamps().iter().map(|at_ns| (from_ns..=to_ns).contains(at_ns)).collect();
+    Ok(batch.filter(&keep))
+}
+
+#[cfg(test)]
+mod tests;

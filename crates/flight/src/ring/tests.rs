@@ -1,0 +1,135 @@
+use std::io::ErrorKind;
+
+use gpuvitals_core::batch::Value;
+use gpuvitals_core::time::{MINUTE_NS, SECOND_NS};
+use gpuvitals_core::{BatchBuilder, Identity, IdentityColumn, MetricId, Origin};
+use gpuvitals_log::LogError;
+use gpuvitals_log::fault::{Fault, FaultDisk, Op};
+
+use super::*;
+
+/// Small segments, so that a few rows fill some.
+fn tiny() -> LogConfig {
+    LogConfig { segment_len: 4 << 10, fill_len: 600, ..LogConfig::default() }
+}
+
+/// The row of a second.
+fn row(second: i64) -> Batch {
+    let mut builder = BatchBuilder::new(Table::GpuEvents);
+    let id = builder.intern(&Identity::default().with(IdentityColumn::Uuid, "GPU-1").unwrap());
+    let row = builder.row_at(second * SECOND_NS, second * SECOND_NS + 7, id);
+    builder.set(row, MetricId::of("power_w"), Value::Float32(300.0)).unwrap();
+    builder.finish(Origin::default(), 1).unwrap()
+}
+
+fn trigger(id: &str) -> RingTrigger {
+    RingTrigger { id: id.to_owned(), trigger: FlightTrigger::of_node("signal", "asked", 5) }
+}
+
+/// The seconds whose rows a disk has within some time.
+fn seconds(disk: &FaultDisk, span: (i64, i64)) -> Vec<i64> {
+    let (log, recovery) = Log::open(disk.clone(), tiny()).unwrap();
+    let batches = rows(recovery, Table::GpuEvents, span).map(Result::unwrap);
+    let found = batches.flat_map(|batch| {
+        assert!(batch.monotonic().unwrap().iter().all(|ns| ns % SECOND_NS == 7), "the clock comes back");
+        batch.timestamps().iter().map(|at_ns| at_ns / SECOND_NS).collect::<Vec<_>>()
+    });
+    let found = found.collect();
+    log.close().unwrap();
+    found
+}
+
+const ALL: (i64, i64) = (0, i64::MAX);
+
+#[test]
+fn what_was_taken_outlives_a_power_cut_at_any_call() {
+    for round in 0..100 {
+        let disk = FaultDisk::new();
+        // Later rounds cut later; each forgets something else of what was not synced.
+        disk.fail_call(None, 10 + round * 3, Fault::PowerOff);
+        let mut taken = 0;
+        if let Ok((mut ring, _)) = Ring::open(disk.clone(), MINUTE_NS, tiny()) {
+            while taken < 200 && ring.append(&row(taken)).is_ok() {
+                taken += 1;
+            }
+        }
+        disk.crash(round);
+        let found = seconds(&disk, ALL);
+        let promised: Vec<i64> = (0..taken).collect();
+        assert!(found.starts_with(&promised), "round {round}: {taken} rows were taken, {found:?} are there");
+    }
+}
+
+#[test]
+fn a_trigger_outlives_a_power_cut_until_its_incident_is_written() {
+    let disk = FaultDisk::new();
+    let (ring, pending) = Ring::open(disk.clone(), MINUTE_NS, tiny()).unwrap();
+    assert_eq!(pending, []);
+    for id in ["a", "b"] {
+        ring.begin(&trigger(id)).unwrap();
+    }
+    ring.end("a").unwrap();
+    drop(ring);
+    disk.crash(1);
+    let (_ring, pending) = Ring::open(disk, MINUTE_NS, tiny()).unwrap();
+    assert_eq!(pending, [trigger("b")]);
+}
+
+#[test]
+fn old_segments_go_and_young_rows_stay() {
+    let disk = FaultDisk::new();
+    let (mut ring, _) = Ring::open(disk.clone(), MINUTE_NS, tiny()).unwrap();
+    for second in 0..300 {
+        ring.append(&row(second)).unwrap();
+        ring.trim(second * SECOND_NS).unwrap();
+    }
+    drop(ring);
+    let found = seconds(&disk, ALL);
+    let oldest = *found.first().unwrap();
+    assert!((1..=239).contains(&oldest), "the rows of a minute and at most some more: from {oldest} on");
+    assert_eq!(found, (oldest..300).collect::<Vec<_>>());
+    assert_eq!(seconds(&disk, (290 * SECOND_NS, 292 * SECOND_NS)), [290, 291, 292]);
+    // After a restart, too.
+    let (mut ring, _) = Ring::open(disk.clone(), MINUTE_NS, tiny()).unwrap();
+    ring.append(&row(1_000)).unwrap();
+    ring.append(&row(1_001)).unwrap();
+    ring.trim(2_000 * SECOND_NS).unwrap();
+    drop(ring);
+    assert!(!seconds(&disk, ALL).contains(&oldest));
+}
+
+#[test]
+fn a_ring_never_has_more_than_its_most_segments() {
+    let disk = FaultDisk::new();
+    let (mut ring, _) = Ring::open(disk, i64::MAX, tiny()).unwrap();
+    for second in 0..1_200 {
+        ring.append(&row(second)).unwrap();
+        ring.trim(second * SECOND_NS).unwrap();
+        assert!(ring.log.segments().len() <= SEGMENTS_MAX);
+    }
+    assert!(ring.log.segments().first().unwrap().base > 1, "some have gone");
+}
+
+#[test]
+fn a_full_disk_takes_nothing_and_loses_nothing_that_it_had() {
+    let disk = FaultDisk::new();
+    let (mut ring, _) = Ring::open(disk.clone(), MINUTE_NS, tiny()).unwrap();
+    ring.append(&row(0)).unwrap();
+    disk.fail_all(Op::Write, Some(ErrorKind::StorageFull));
+    assert!(matches!(ring.append(&row(1)), Err(FlightError::Ring(LogError::Write { .. }))));
+    disk.fail_all(Op::Write, None);
+    ring.append(&row(2)).unwrap();
+    drop(ring);
+    assert_eq!(seconds(&disk, ALL), [0, 2]);
+}
+
+#[test]
+fn rows_that_are_too_many_for_a_record_are_halved() {
+    let disk = FaultDisk::new();
+    let (mut ring, _) = Ring::open(disk.clone(), MINUTE_NS, tiny()).unwrap();
+    let batches: Vec<Batch> = (0..2_000).map(row).collect();
+    // The monotonic clock alone is longer than a record.
+    ring.append(&Batch::concat(&batches).unwrap()).unwrap();
+    drop(ring);
+    assert_eq!(seconds(&disk, ALL), (0..2_000).collect::<Vec<_>>());
+}

@@ -1,0 +1,122 @@
+//! An incident in a sentence.
+
+use gpuvitals_core::quantity::counted;
+use gpuvitals_core::time::{self, SECOND_NS};
+
+use crate::incident::{FlightGpu, FlightIncident};
+use crate::trigger::FlightTrigger;
+
+/// Values of the last row before a trigger, in the order they are said: column, unit.
+const SAID: [(&str, &str); 4] =
+    [("power_w", "W"), ("temperature_c", "°C"), ("gpu_clock_mhz", "MHz"), ("utilization_pct", "% busy")];
+
+impl FlightIncident {
+    /// What happened, in a sentence: which GPU, what, when, how it was until then, who held it.
+    pub fn sentence(&self) -> String {
+        let trigger = &self.trigger;
+        let gpu = self.gpus.iter().find(|gpu| Some(&gpu.gpu) == trigger.gpu.as_ref());
+        let who = match (gpu, &trigger.gpu) {
+            (Some(FlightGpu { index: Some(index), .. }), Some(key)) => {
+                format!("GPU {index} ({key}) of {}", self.node)
+            }
+            (_, Some(key)) => format!("GPU {key} of {}", self.node),
+            (_, None) => self.node.clone(),
+        };
+        let mut parts = vec![format!("{who}: {} at {}", words(trigger), time::format(trigger.at_ns))];
+        if let Some(gpu) = gpu {
+            parts.extend(before(gpu, trigger.at_ns));
+            parts.extend(holder(gpu));
+        }
+        if self.triggers > 1 {
+            parts.push(format!("{} came with it", counted(self.triggers - 1, "trigger")));
+        }
+        format!("{}.", parts.join("; "))
+    }
+}
+
+fn words(trigger: &FlightTrigger) -> String {
+    match (trigger.kind.as_str(), &trigger.rule) {
+        ("lost", _) => format!("lost, {}", trigger.detail),
+        ("threshold", Some(rule)) => format!("{rule} ({})", trigger.detail),
+        _ => trigger.detail.clone(),
+    }
+}
+
+/// How a GPU was in its last row before a trigger.
+fn before(gpu: &FlightGpu, at_ns: i64) -> Option<String> {
+    let ago_ns = at_ns.saturating_sub(gpu.last_ns?).max(0);
+    let said = SAID.iter().filter_map(|(column, unit)| Some(format!("{} {unit}", gpu.last.get(*column)?)));
+    let said: Vec<String> = said.collect();
+    let tenths = ago_ns / (SECOND_NS / 10);
+    (!said.is_empty()).then(|| format!("{}.{} s before: {}", tenths / 10, tenths % 10, said.join(", ")))
+}
+
+/// Who held a GPU.
+fn holder(gpu: &FlightGpu) -> Option<String> {
+    let text = |column: &str| gpu.identity.get(column).map(String::as_str);
+    let pod = || Some(format!("held by pod {}/{}", text("namespace")?, text("pod")?));
+    text("job").map(|job| format!("held by job {job}")).or_else(pod)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use super::*;
+    use crate::incident::{FlightSpan, INCIDENT_SCHEMA};
+
+    fn incident(trigger: FlightTrigger, gpus: Vec<FlightGpu>) -> FlightIncident {
+        FlightIncident {
+            schema: INCIDENT_SCHEMA,
+            id: "x".to_owned(),
+            node: "node-7".to_owned(),
+            boot_id: String::new(),
+            version: "0.1.0".to_owned(),
+            trigger,
+            triggers: 3,
+            others: Vec::new(),
+            asked: FlightSpan { from_ns: 0, to_ns: 1 },
+            had: None,
+            rows: BTreeMap::new(),
+            rows_lost: None,
+            written_ns: 0,
+            written_monotonic_ns: 0,
+            offset: "not known".to_owned(),
+            gpus,
+            read_errors: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn it_says_which_gpu_what_when_how_it_was_and_whose() {
+        let trigger = FlightTrigger {
+            kind: "xid".to_owned(),
+            gpu: Some("GPU-1".to_owned()),
+            code: Some(79),
+            detail: "XID 79 (the GPU fell off the bus)".to_owned(),
+            rule: None,
+            at_ns: 1_796_007_299 * SECOND_NS,
+        };
+        let gpu = FlightGpu {
+            gpu: "GPU-1".to_owned(),
+            index: Some(3),
+            identity: [("job".to_owned(), "4711".to_owned())].into(),
+            last_ns: Some(trigger.at_ns - 4_200_000_000),
+            last: [("power_w".to_owned(), 412.5), ("temperature_c".to_owned(), 61.0)].into(),
+        };
+        let said = incident(trigger.clone(), vec![gpu]).sentence();
+        assert_eq!(
+            said,
+            "GPU 3 (GPU-1) of node-7: XID 79 (the GPU fell off the bus) at 2026-11-30T02:54:59Z; \
+             4.2 s before: 412.5 W, 61 °C; held by job 4711; 2 triggers came with it."
+        );
+        let without = incident(trigger, Vec::new()).sentence();
+        assert!(without.starts_with("GPU GPU-1 of node-7: XID 79"), "{without}");
+    }
+
+    #[test]
+    fn what_somebody_asked_for_is_about_the_node() {
+        let asked = incident(FlightTrigger::of_node("signal", "SIGUSR1 asked for it", 0), Vec::new());
+        assert!(asked.sentence().starts_with("node-7: SIGUSR1 asked for it at 1970"), "{}", asked.sentence());
+    }
+}

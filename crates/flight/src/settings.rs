@@ -1,0 +1,120 @@
+//! Section `flight` of the configuration.
+
+use std::ffi::OsStr;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use gpuvitals_settings::{Refusal, Texts, settings};
+
+use crate::rule::FlightRule;
+
+/// The directory that the system gives the agent.
+const AUTO: &str = "auto";
+/// Words for no ring: YAML reads a bare `off` as `false`.
+const OFF: [&str; 3] = ["off", "false", ""];
+/// Name of the directory below the one that the system gives.
+const NAME: &str = "flight";
+/// Most rules: each is looked at with every row.
+const RULES_MAX: usize = 64;
+
+settings! {
+    /// The flight recorder of an agent: its last minutes on disk, kept around what happens
+    pub struct FlightSettings = "flight", check Self::check {
+        /// Directory of the ring and its incidents: auto (flight in $STATE_DIRECTORY, which systemd sets), off, or a path
+        dir: String = "auto", flag "--flight-dir DIR";
+        /// Minutes that the ring holds
+        pub minutes: u32 = 10, from 1 to 60;
+        /// Samples of a GPU a second for the ring alone, if more than the agent's; 0: the agent's
+        pub rate: f64 = 0.0, from 0.0 to 1000.0;
+        /// Time after a trigger that its incident has, too
+        pub after: Duration = "60s", from "1s" to "10m";
+        /// Most incidents that are kept; beyond them, or beyond 512 MiB, the oldest go
+        pub keep: usize = 20, from 1 to 1000;
+        /// Thresholds that are triggers, too: METRIC OP NUMBER or METRIC OP FACTOR * METRIC, then perhaps for DURATION, such as
+        /// "temperature_c > 95 for 10s"
+        triggers: Texts = [];
+    }
+}
+
+impl FlightSettings {
+    /// Refuses rules that are none.
+    fn check(&self) -> Result<(), Refusal> {
+        let refuse = |why: String| Refusal::new("flight.triggers", why);
+        if self.triggers.0.len() > RULES_MAX {
+            return Err(refuse(format!(
+                "{} rules are too many: {RULES_MAX} are the most",
+                self.triggers.0.len()
+            )));
+        }
+        let read = |text: &String| text.parse::<FlightRule>().map(drop);
+        self.triggers.0.iter().try_for_each(read).map_err(|error| refuse(error.to_string()))
+    }
+
+    /// The thresholds.
+    pub fn rules(&self) -> Vec<FlightRule> {
+        // Those that are none were refused when the settings were read.
+        self.triggers.0.iter().filter_map(|text| text.parse().ok()).collect()
+    }
+
+    /// The directory, where `state` is what the system says in `STATE_DIRECTORY`.
+    ///
+    /// # Errors
+    /// Why there is none, and what gives one.
+    pub fn directory(&self, state: Option<&OsStr>) -> Result<PathBuf, String> {
+        match self.dir.as_str() {
+            word if OFF.contains(&word) => Err("flight.dir is off".to_owned()),
+            AUTO => state.and_then(below).ok_or_else(|| {
+                "STATE_DIRECTORY is not set; flight.dir names a directory, such as /var/lib/gpuvitals/flight".to_owned()
+            }),
+            path => Ok(PathBuf::from(path)),
+        }
+    }
+}
+
+/// Of the directories that the system gives, the one that is named for the ring, or a new one in the first.
+fn below(state: &OsStr) -> Option<PathBuf> {
+    let paths: Vec<PathBuf> = std::env::split_paths(state).filter(|path| path.is_absolute()).collect();
+    let own = paths.iter().find(|path| path.file_name() == Some(OsStr::new(NAME)));
+    own.cloned().or_else(|| paths.first().map(|path| path.join(NAME)))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use gpuvitals_settings::{Section, Value};
+    use serde_json::json;
+
+    use super::*;
+
+    fn of(set: &[(&str, Value)]) -> Result<FlightSettings, String> {
+        FlightSettings::of(set).map_err(|refusal| format!("{}: {}", refusal.setting, refusal.why))
+    }
+
+    #[test]
+    fn the_directory_is_the_systems_unless_one_is_named() {
+        let check = |dir: &str, state: Option<&str>, wanted: Result<&str, &str>| {
+            let settings = of(&[("flight.dir", json!(dir))]).unwrap();
+            match (settings.directory(state.map(OsStr::new)), wanted) {
+                (Ok(path), Ok(wanted)) => assert_eq!(path, Path::new(wanted), "{dir} {state:?}"),
+                (Err(why), Err(wanted)) => assert!(why.contains(wanted), "{why}"),
+                (found, wanted) => panic!("{dir} {state:?}: {found:?}, {wanted:?}"),
+            }
+        };
+        check("auto", Some("/var/lib/gpuvitals"), Ok("/var/lib/gpuvitals/flight"));
+        check("auto", Some("/var/lib/x/spool:/var/lib/x/flight"), Ok("/var/lib/x/flight"));
+        check("auto", Some("relative"), Err("STATE_DIRECTORY"));
+        check("auto", None, Err("STATE_DIRECTORY"));
+        check("off", Some("/var/lib/gpuvitals"), Err("off"));
+        check("/data/ring", None, Ok("/data/ring"));
+    }
+
+    #[test]
+    fn a_wrong_rule_is_refused_with_a_caret() {
+        let refused = of(&[("flight.triggers", json!(["power_w > 1", "power_w >> 1"]))]).unwrap_err();
+        assert!(refused.starts_with("flight.triggers: "), "{refused}");
+        assert!(refused.ends_with("\n  power_w >> 1\n          ^"), "{refused}");
+        assert!(of(&[("flight.triggers", json!(vec!["power_w > 1"; RULES_MAX + 1]))]).is_err());
+        assert_eq!(of(&[("flight.triggers", json!(["power_w > 1 for 2s"]))]).unwrap().rules().len(), 1);
+    }
+}

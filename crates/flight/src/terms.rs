@@ -1,0 +1,56 @@
+//! How a flight recorder works, and what it counts.
+
+use std::sync::atomic::{AtomicBool, AtomicU64};
+
+use gpuvitals_core::time::{MINUTE_NS, SECOND_NS};
+
+use crate::rule::FlightRule;
+use crate::settings::FlightSettings;
+
+/// How a flight recorder works.
+#[derive(Debug, Clone)]
+pub struct FlightTerms {
+    /// The host.
+    pub node: String,
+    /// How far an incident goes back, nanoseconds.
+    pub before_ns: i64,
+    /// How far it goes on after its trigger.
+    pub after_ns: i64,
+    /// Most incidents that are kept.
+    pub keep: usize,
+    /// Thresholds that are triggers.
+    pub rules: Vec<FlightRule>,
+    /// Whether rows of GPUs come by [`FlightRecorder::take_faster`](crate::FlightRecorder::take_faster) alone, those that are looked at for triggers apart.
+    pub is_faster: bool,
+}
+
+impl FlightTerms {
+    /// As the settings say, for this host.
+    pub fn new(settings: &FlightSettings, node: &str) -> Self {
+        Self {
+            node: node.to_owned(),
+            before_ns: i64::from(settings.minutes) * MINUTE_NS,
+            after_ns: i64::try_from(settings.after.as_nanos()).unwrap_or(60 * SECOND_NS),
+            keep: settings.keep,
+            rules: settings.rules(),
+            is_faster: false,
+        }
+    }
+}
+
+/// What a flight recorder counts since it started.
+#[derive(Debug, Default)]
+pub(crate) struct FlightCounts {
+    /// Whether the ring took the last rows.
+    pub(crate) is_up: AtomicBool,
+    /// Rows that the ring has taken.
+    pub(crate) rows: AtomicU64,
+    /// Rows that it has not: its disk was full, or it did not keep up.
+    pub(crate) rows_lost: AtomicU64,
+    /// Triggers, also those that began no incident of their own.
+    pub(crate) triggers: AtomicU64,
+    /// Incidents that were written.
+    pub(crate) incidents: AtomicU64,
+    /// Incidents that could not be written.
+    pub(crate) incidents_failed: AtomicU64,
+}

@@ -1,0 +1,388 @@
+//! The work of a flight recorder, with the time passed in: rows into the ring, triggers into incidents.
+
+use std::collections::HashMap;
+use std::mem;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::thread::{self, JoinHandle};
+
+use gpuvitals_core::clock::Moment;
+use gpuvitals_core::time::{MINUTE_NS, SECOND_NS};
+use gpuvitals_core::{Batch, Table, causes};
+
+use crate::error::FlightError;
+use crate::folder::{FlightFolder, IncidentState};
+use crate::incident::{FlightIncident, FlightSpan};
+use crate::place::FlightPlace;
+use crate::ring::{self, Ring, RingTrigger};
+use crate::terms::{FlightCounts, FlightTerms};
+use crate::trigger::{Cause, FlightTrigger};
+use crate::watch::Watch;
+use crate::writing::{self, Order, put_about};
+
+/// Oldest age of a row here: with what it waits in the sampler before, less than the five seconds that a power cut may cost.
+const FLUSH_NS: i64 = 3 * SECOND_NS;
+/// Rows that go into the ring at once.
+const FLUSH_ROWS: usize = 16_384;
+/// How long rows of a moment may still be on their way here: those of a window are there then.
+const SETTLE_NS: i64 = SECOND_NS + SECOND_NS / 2;
+/// Triggers within this time after the first are its incident's.
+const JOIN_NS: i64 = MINUTE_NS;
+/// Other triggers that an incident names; further ones are counted.
+const OTHERS_MAX: usize = 32;
+/// Causes that are remembered; a node has fewer.
+const CAUSES_MAX: usize = 4_096;
+
+/// What comes to a flight recorder.
+#[derive(Debug)]
+pub(crate) enum Input {
+    /// Rows of the agent's sampler.
+    Sampled(Batch),
+    /// Rows of GPUs for the ring alone.
+    Faster(Batch),
+    /// A GPU whose reading is out past its deadline.
+    Stuck(String),
+    /// Somebody asks by a signal.
+    Signal,
+    /// Nothing more comes.
+    End,
+}
+
+/// A flight recorder without its thread.
+#[derive(Debug)]
+pub(crate) struct Worker {
+    terms: FlightTerms,
+    ring: Ring,
+    watch: Watch,
+    waiting: Vec<Batch>,
+    rows: usize,
+    /// When the first of them came, monotonic.
+    since_ns: i64,
+    open: Option<OpenIncident>,
+    /// When each cause last was a trigger, nanoseconds UTC.
+    seen: HashMap<Cause, i64>,
+    writing: Option<JoinHandle<Result<FlightIncident, FlightError>>>,
+    counts: Arc<FlightCounts>,
+    directory: PathBuf,
+    /// Owned until this is dropped, after the ring.
+    _place: FlightPlace,
+}
+
+/// An incident that still takes triggers.
+#[derive(Debug)]
+struct OpenIncident {
+    begun: RingTrigger,
+    others: Vec<FlightTrigger>,
+    triggers: u64,
+    /// When it is written, monotonic.
+    due_ns: i64,
+    /// Until when it takes triggers.
+    until_ns: i64,
+    is_ordered: bool,
+    /// As it was written.
+    written: Option<FlightIncident>,
+}
+
+impl Worker {
+    /// Opens the ring of a place.
+    pub(crate) fn open(
+        place: FlightPlace,
+        terms: FlightTerms,
+        counts: Arc<FlightCounts>,
+        now: Moment,
+    ) -> Result<Self, FlightError> {
+        let keep_ns = terms.before_ns.saturating_add(terms.after_ns).saturating_add(MINUTE_NS);
+        let (ring, pending) = Ring::open(place.disk()?, keep_ns, ring::config())?;
+        counts.is_up.store(true, Ordering::Relaxed);
+        let directory = place.directory().to_owned();
+        let mut worker = Self {
+            watch: Watch::new(terms.rules.clone()),
+            terms,
+            ring,
+            waiting: Vec::new(),
+            rows: 0,
+            since_ns: 0,
+            open: None,
+            seen: causes_on_disk(&FlightFolder::of(&directory)),
+            writing: None,
+            counts,
+            directory,
+            _place: place,
+        };
+        worker.resume(pending, now);
+        Ok(worker)
+    }
+
+    /// Goes on with incidents that a killed agent had begun. It had one open at a time.
+    fn resume(&mut self, pending: Vec<RingTrigger>, now: Moment) {
+        for begun in pending {
+            if FlightFolder::of(&self.directory).read(&begun.id).is_ok() {
+                // It was killed between the incident and the note that it is written.
+                self.ended(&begun.id);
+                continue;
+            }
+            let left_ns = begun.trigger.at_ns.saturating_add(self.terms.after_ns) - now.wall_ns;
+            let due_ns = now.mono_ns.saturating_add(left_ns.clamp(0, self.terms.after_ns) + SETTLE_NS);
+            tracing::info!(id = begun.id, "an incident goes on that was begun before the agent ended");
+            self.seen.insert(begun.trigger.cause(), begun.trigger.at_ns);
+            let (others, triggers, until_ns) = (Vec::new(), 1, due_ns);
+            self.open = Some(OpenIncident {
+                begun,
+                others,
+                triggers,
+                due_ns,
+                until_ns,
+                is_ordered: false,
+                written: None,
+            });
+        }
+    }
+
+    /// Takes what has come.
+    pub(crate) fn take(&mut self, input: Input, now: Moment) {
+        match input {
+            Input::Sampled(batch) => {
+                for trigger in self.watch.look(&batch) {
+                    self.trigger(trigger, now);
+                }
+                if batch.table() != Table::GpuEvents || !self.terms.is_faster {
+                    self.wait(batch, now);
+                }
+            }
+            Input::Faster(batch) => self.wait(batch, now),
+            Input::Stuck(gpu) => {
+                let detail = "a reading is out past its deadline";
+                let trigger = FlightTrigger::of_node("stuck", detail, now.wall_ns);
+                self.trigger(FlightTrigger { gpu: Some(gpu), ..trigger }, now);
+            }
+            Input::Signal => {
+                self.trigger(FlightTrigger::of_node("signal", "SIGUSR1 asked for it", now.wall_ns), now);
+            }
+            Input::End => {}
+        }
+    }
+
+    fn wait(&mut self, batch: Batch, now: Moment) {
+        if !ring::holds(batch.table()) {
+            return;
+        }
+        if self.waiting.is_empty() {
+            self.since_ns = now.mono_ns;
+        }
+        self.rows += batch.rows();
+        self.waiting.push(batch);
+    }
+
+    /// Does what is due.
+    pub(crate) fn look(&mut self, now: Moment) {
+        let is_old = now.mono_ns.saturating_sub(self.since_ns) >= FLUSH_NS;
+        if !self.waiting.is_empty() && (is_old || self.rows >= FLUSH_ROWS) {
+            self.flush(now);
+        }
+        if self.writing.as_ref().is_some_and(JoinHandle::is_finished) {
+            self.take_written();
+        }
+        if self.open.as_ref().is_some_and(|open| !open.is_ordered && now.mono_ns >= open.due_ns) {
+            self.order(now);
+        }
+        let is_over = |open: &OpenIncident| open.is_ordered && now.mono_ns >= open.until_ns;
+        if self.writing.is_none() && self.open.as_ref().is_some_and(is_over) {
+            self.close();
+        }
+    }
+
+    /// Writes what waits, and the open incident as far as it goes.
+    pub(crate) fn finish(mut self, now: Moment) {
+        self.flush(now);
+        if self.open.as_ref().is_some_and(|open| !open.is_ordered) {
+            self.order(now);
+        }
+        self.take_written();
+        self.close();
+    }
+
+    /// Puts the waiting rows into the ring. Those that it does not take are lost, and counted.
+    fn flush(&mut self, now: Moment) {
+        let (waiting, rows) = (mem::take(&mut self.waiting), mem::take(&mut self.rows));
+        if waiting.is_empty() {
+            return;
+        }
+        let mut outcome = Ok(());
+        for table in ring::TABLES {
+            let of_table: Vec<Batch> = waiting.iter().filter(|it| it.table() == table).cloned().collect();
+            let joined = Batch::concat(&of_table).map_or(of_table, |whole| vec![whole]);
+            for batch in joined {
+                let appended = self.ring.append(&batch);
+                let count = if appended.is_ok() { &self.counts.rows } else { &self.counts.rows_lost };
+                count.fetch_add(batch.rows() as u64, Ordering::Relaxed);
+                outcome = outcome.and(appended);
+            }
+        }
+        // Rows that are read are not taken away meanwhile.
+        if self.writing.is_none() {
+            outcome = outcome.and(self.ring.trim(now.wall_ns));
+        }
+        let was_up = self.counts.is_up.swap(outcome.is_ok(), Ordering::Relaxed);
+        match outcome {
+            Err(error) if was_up => {
+                let (error, directory) = (causes(&error), self.directory.display());
+                tracing::error!(error, %directory, rows, "the ring of the flight recorder stores nothing; sampling goes on");
+            }
+            Ok(()) if !was_up => tracing::info!("the ring of the flight recorder stores rows again"),
+            _ => {}
+        }
+    }
+
+    /// A trigger begins an incident, or is counted in the open one.
+    fn trigger(&mut self, trigger: FlightTrigger, now: Moment) {
+        self.counts.triggers.fetch_add(1, Ordering::Relaxed);
+        if self.seen.len() >= CAUSES_MAX {
+            let oldest_ns = now.wall_ns.saturating_sub(self.terms.before_ns);
+            self.seen.retain(|_, at_ns| *at_ns >= oldest_ns);
+        }
+        let mut is_repeat = false;
+        if let Some(last_ns) = self.seen.get_mut(&trigger.cause()) {
+            is_repeat = (0..self.terms.before_ns).contains(&trigger.at_ns.saturating_sub(*last_ns));
+            *last_ns = trigger.at_ns;
+        } else if self.seen.len() < CAUSES_MAX {
+            self.seen.insert(trigger.cause(), trigger.at_ns);
+        }
+        if let Some(open) = &mut self.open {
+            open.triggers += 1;
+            if open.others.len() < OTHERS_MAX {
+                open.others.push(trigger);
+            }
+        } else if !is_repeat || trigger.is_asked() {
+            self.begin(trigger, now);
+        }
+    }
+
+    fn begin(&mut self, trigger: FlightTrigger, now: Moment) {
+        let id = FlightFolder::of(&self.directory).free_id(&trigger.kind, trigger.at_ns);
+        let (kind, gpu, detail) = (&trigger.kind, trigger.gpu.as_deref(), &trigger.detail);
+        tracing::warn!(id, kind, gpu, detail, "the flight recorder keeps an incident");
+        let begun = RingTrigger { id, trigger };
+        if let Err(error) = self.ring.begin(&begun) {
+            tracing::warn!(
+                error = causes(&error),
+                "an incident is lost if the agent is killed before it is written"
+            );
+        }
+        let due_ns = now.mono_ns.saturating_add(self.terms.after_ns + SETTLE_NS);
+        let until_ns = due_ns.max(now.mono_ns.saturating_add(JOIN_NS));
+        let (others, triggers) = (Vec::new(), 1);
+        self.open = Some(OpenIncident {
+            begun,
+            others,
+            triggers,
+            due_ns,
+            until_ns,
+            is_ordered: false,
+            written: None,
+        });
+    }
+
+    /// Has the open incident written on a thread of its own, so that no row waits for that.
+    fn order(&mut self, now: Moment) {
+        self.flush(now);
+        let Some(open) = &mut self.open else { return };
+        open.is_ordered = true;
+        let at_ns = open.begun.trigger.at_ns;
+        let asked = FlightSpan {
+            from_ns: at_ns.saturating_sub(self.terms.before_ns),
+            to_ns: at_ns.saturating_add(self.terms.after_ns),
+        };
+        let order = Order {
+            directory: self.directory.clone(),
+            id: open.begun.id.clone(),
+            node: self.terms.node.clone(),
+            trigger: open.begun.trigger.clone(),
+            others: open.others.clone(),
+            triggers: open.triggers,
+            asked,
+            rows_lost: Some(self.counts.rows_lost.load(Ordering::Relaxed)),
+            keep: self.terms.keep,
+        };
+        let thread = thread::Builder::new().name("flight-incident".to_owned());
+        match thread.spawn(move || writing::write(&order)) {
+            Ok(thread) => self.writing = Some(thread),
+            Err(error) => self.failed(&FlightError::Thread(error)),
+        }
+    }
+
+    /// Waits for the thread that writes, if there is one.
+    fn take_written(&mut self) {
+        let Some(thread) = self.writing.take() else { return };
+        let Ok(written) = thread.join() else {
+            self.counts.incidents_failed.fetch_add(1, Ordering::Relaxed);
+            tracing::error!("the writing of an incident ended by a panic");
+            return;
+        };
+        match written {
+            Ok(incident) => {
+                self.counts.incidents.fetch_add(1, Ordering::Relaxed);
+                tracing::warn!(id = incident.id, summary = incident.sentence(), "an incident is written");
+                self.ended(&incident.id);
+                if let Some(open) = &mut self.open {
+                    open.written = Some(incident);
+                }
+            }
+            Err(error) => {
+                self.failed(&error);
+                let id = self.open.as_ref().map(|open| open.begun.id.clone());
+                if let Some(id) = id {
+                    self.ended(&id);
+                }
+            }
+        }
+    }
+
+    fn failed(&self, error: &FlightError) {
+        self.counts.incidents_failed.fetch_add(1, Ordering::Relaxed);
+        tracing::error!(error = causes(error), "an incident cannot be written");
+    }
+
+    fn ended(&self, id: &str) {
+        if let Err(error) = self.ring.end(id) {
+            // The next start finds the incident, and tries again.
+            tracing::debug!(error = causes(&error), id, "the end of an incident is not noted");
+        }
+    }
+
+    /// Ends the open incident, with the triggers that came after it was written.
+    fn close(&mut self) {
+        let Some(OpenIncident { written: Some(mut incident), others, triggers, .. }) = self.open.take()
+        else {
+            return;
+        };
+        if incident.triggers == triggers {
+            return;
+        }
+        (incident.triggers, incident.others) = (triggers, others);
+        let folder = FlightFolder::of(&self.directory).path(&incident.id);
+        if let Err(error) = folder.and_then(|folder| put_about(&folder, &incident)) {
+            tracing::warn!(
+                error = causes(&error),
+                id = incident.id,
+                "later triggers are not in the incident"
+            );
+        }
+    }
+}
+
+/// When the causes of the incidents of a directory last were triggers, so that a restart begins none anew.
+fn causes_on_disk(folder: &FlightFolder) -> HashMap<Cause, i64> {
+    let mut seen = HashMap::new();
+    for entry in folder.list().unwrap_or_default() {
+        let IncidentState::Whole(incident) = entry.state else { continue };
+        for trigger in std::iter::once(&incident.trigger).chain(&incident.others) {
+            let last_ns = seen.entry(trigger.cause()).or_insert(trigger.at_ns);
+            *last_ns = trigger.at_ns.max(*last_ns);
+        }
+    }
+    seen
+}
+
+#[cfg(test)]
+mod tests;

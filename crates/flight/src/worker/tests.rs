@@ -1,0 +1,234 @@
+use std::path::Path;
+
+use gpuvitals_core::batch::Value;
+use gpuvitals_core::{BatchBuilder, Identity, IdentityColumn, MetricId, Origin};
+use gpuvitals_record::Data;
+use gpuvitals_rig::small_disk::SmallDisk;
+
+use super::*;
+
+/// When the tests begin, UTC.
+const BEGIN_NS: i64 = 1_796_007_299 * SECOND_NS;
+const AFTER_NS: i64 = 10 * SECOND_NS;
+
+fn terms() -> FlightTerms {
+    FlightTerms {
+        node: "n1".to_owned(),
+        before_ns: 10 * MINUTE_NS,
+        after_ns: AFTER_NS,
+        keep: 3,
+        rules: Vec::new(),
+        is_faster: false,
+    }
+}
+
+/// The moment of a second.
+fn at(second: i64) -> Moment {
+    Moment { wall_ns: BEGIN_NS + second * SECOND_NS, mono_ns: second * SECOND_NS }
+}
+
+fn open(directory: &Path, second: i64) -> Worker {
+    let place = FlightPlace::take(directory).unwrap();
+    Worker::open(place, terms(), Arc::default(), at(second)).unwrap()
+}
+
+fn gpu() -> Identity {
+    let mut gpu = Identity::default().with(IdentityColumn::Uuid, "GPU-1").unwrap();
+    gpu.index = Some(3);
+    gpu
+}
+
+/// The row of a GPU in a second, with so many XIDs until then.
+fn row(second: i64, xids: i64) -> Input {
+    let mut builder = BatchBuilder::new(Table::GpuEvents);
+    let id = builder.intern(&gpu().with(IdentityColumn::Job, "4711").unwrap());
+    let Moment { wall_ns, mono_ns } = at(second);
+    let row = builder.row_at(wall_ns, mono_ns, id);
+    for (metric, value) in [("power_w", Value::Float32(300.0)), ("xid_count", Value::Int(xids))] {
+        builder.set(row, MetricId::of(metric), value).unwrap();
+    }
+    if xids > 0 {
+        builder.set(row, MetricId::of("xid_last"), Value::Int(79)).unwrap();
+    }
+    Input::Sampled(builder.finish(Origin::default(), 1).unwrap())
+}
+
+/// Samples from one second to another, the end left out.
+fn sample(worker: &mut Worker, seconds: std::ops::Range<i64>, xids: i64) {
+    for second in seconds {
+        worker.take(row(second, xids), at(second));
+        worker.look(at(second));
+    }
+}
+
+/// The incidents of a directory, all of which are whole.
+fn incidents(directory: &Path) -> Vec<FlightIncident> {
+    let listed = FlightFolder::of(directory).list().unwrap().into_iter();
+    let whole = listed.map(|entry| match entry.state {
+        IncidentState::Whole(incident) => *incident,
+        state => panic!("{} is {state:?}", entry.id),
+    });
+    whole.collect()
+}
+
+/// The seconds whose rows an incident has.
+fn seconds(directory: &Path, id: &str) -> Vec<i64> {
+    let folder = FlightFolder::of(directory).path(id).unwrap();
+    let batches = Data::open(&folder).unwrap().map(Result::unwrap);
+    let of = |batch: Batch| {
+        batch.timestamps().iter().map(|at_ns| (at_ns - BEGIN_NS) / SECOND_NS).collect::<Vec<_>>()
+    };
+    batches.flat_map(of).collect()
+}
+
+#[test]
+fn an_incident_is_a_recording_of_what_was_before_and_after() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut worker = open(folder.path(), 0);
+    sample(&mut worker, 0..700, 0);
+    sample(&mut worker, 700..720, 1);
+    worker.finish(at(720));
+    let found = incidents(folder.path());
+    let [incident] = &found[..] else { panic!("{found:?}") };
+    assert_eq!(incident.id, "20261130T030639Z-xid");
+    assert_eq!((incident.trigger.code, incident.triggers), (Some(79), 1));
+    assert_eq!(seconds(folder.path(), &incident.id), (100..=710).collect::<Vec<_>>());
+    assert_eq!(incident.rows["gpu_events"], 611);
+    let [gpu] = &incident.gpus[..] else { panic!("{incident:?}") };
+    assert_eq!((gpu.index, gpu.identity["job"].as_str(), gpu.last["power_w"]), (Some(3), "4711", 300.0));
+    assert!(incident.sentence().starts_with("GPU 3 (GPU-1) of n1: XID 79"), "{}", incident.sentence());
+}
+
+#[test]
+fn two_hundred_triggers_in_a_minute_are_one_incident_and_a_count() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut worker = open(folder.path(), 0);
+    for trigger in 0..200 {
+        let second = 5 + trigger / 4;
+        worker.take(Input::Signal, at(second));
+        sample(&mut worker, second..second + 1, 0);
+    }
+    worker.finish(at(200));
+    let found = incidents(folder.path());
+    let [incident] = &found[..] else { panic!("{} incidents", found.len()) };
+    assert_eq!((incident.triggers, incident.others.len()), (200, OTHERS_MAX));
+}
+
+#[test]
+fn a_cause_that_lasts_begins_one_incident_and_what_is_asked_for_another() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut worker = open(folder.path(), 0);
+    for xids in 0..6 {
+        sample(&mut worker, 100 * xids..100 * (xids + 1), xids);
+        worker.take_written();
+        worker.look(at(100 * (xids + 1)));
+    }
+    worker.take(Input::Signal, at(600));
+    worker.finish(at(600));
+    let kinds: Vec<String> = incidents(folder.path()).into_iter().map(|it| it.trigger.kind).collect();
+    assert_eq!(kinds, ["xid", "signal"]);
+}
+
+#[test]
+fn an_incident_whose_agent_was_killed_is_written_once_by_the_next() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut worker = open(folder.path(), 0);
+    sample(&mut worker, 0..100, 0);
+    sample(&mut worker, 100..108, 1);
+    drop(worker);
+    // What it may have written until then.
+    let torn = crate::place::incidents(folder.path()).join("20261130T025639Z-xid.part");
+    std::fs::create_dir_all(&torn).unwrap();
+    std::fs::write(torn.join("gpu_events.parquet"), "PAR1").unwrap();
+    let mut worker = open(folder.path(), 108);
+    sample(&mut worker, 108..115, 1);
+    worker.finish(at(115));
+    // The first row of an agent has all XIDs since the one before started, so the same one comes again.
+    let mut worker = open(folder.path(), 120);
+    sample(&mut worker, 120..200, 1);
+    worker.finish(at(200));
+    let found = incidents(folder.path());
+    let [incident] = &found[..] else { panic!("{found:?}") };
+    assert_eq!(incident.id, "20261130T025639Z-xid");
+    let seconds = seconds(folder.path(), &incident.id);
+    // The rows that waited for the disk when it was killed are those of three seconds at most.
+    assert_eq!(seconds[..105], (0..105).collect::<Vec<_>>());
+    assert_eq!(seconds[seconds.len() - 3..], [108, 109, 110]);
+}
+
+#[test]
+fn a_kill_between_the_incident_and_its_note_writes_nothing_twice() {
+    let folder = tempfile::tempdir().unwrap();
+    let worker = open(folder.path(), 0);
+    let begun = RingTrigger {
+        id: "20261130T025459Z-signal".to_owned(),
+        trigger: FlightTrigger::of_node("signal", "asked", BEGIN_NS),
+    };
+    worker.ring.begin(&begun).unwrap();
+    let order = Order {
+        directory: folder.path().to_owned(),
+        id: begun.id,
+        node: "n1".to_owned(),
+        trigger: begun.trigger,
+        others: Vec::new(),
+        triggers: 7,
+        asked: FlightSpan { from_ns: 0, to_ns: BEGIN_NS },
+        rows_lost: None,
+        keep: 3,
+    };
+    writing::write(&order).unwrap();
+    drop(worker);
+    let worker = open(folder.path(), 100);
+    assert!(worker.open.is_none());
+    worker.finish(at(100));
+    assert_eq!(incidents(folder.path())[0].triggers, 7);
+}
+
+#[test]
+fn names_of_processes_are_texts_in_a_file_and_nothing_else() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut worker = open(folder.path(), 0);
+    let name = "../../\"};rm -rf /\u{202e}";
+    for (second, name) in [(1, "before"), (2, name)] {
+        let mut builder = BatchBuilder::new(Table::GpuProcesses);
+        let id = builder.intern(&gpu());
+        let row = builder.row_at(at(second).wall_ns, at(second).mono_ns, id);
+        builder.set_extra(row, "pid", 4_242_i64).unwrap();
+        builder.set_extra_text(row, "command", name).unwrap();
+        worker.take(Input::Sampled(builder.finish(Origin::default(), 1).unwrap()), at(second));
+    }
+    worker.take(Input::Signal, at(3));
+    worker.finish(at(4));
+    let id = incidents(folder.path()).remove(0).id;
+    let path = FlightFolder::of(folder.path()).path(&id).unwrap().join("processes.json");
+    let listed: serde_json::Value = serde_json::from_slice(&std::fs::read(path).unwrap()).unwrap();
+    assert_eq!(listed.as_array().unwrap().len(), 1);
+    assert_eq!(listed[0]["processes"].as_array().unwrap().len(), 1);
+    assert_eq!(listed[0]["gpu"], "GPU-1");
+    assert_eq!(listed[0]["processes"][0]["name"], name);
+}
+
+#[test]
+fn a_full_disk_costs_the_incident_and_leaves_nothing_behind() {
+    let folder = tempfile::tempdir().unwrap();
+    let directory = folder.path().join("disk");
+    let Some(_disk) = SmallDisk::mount(&directory, "8m") else { return };
+    let mut worker = open(&directory, 0);
+    sample(&mut worker, 0..10, 0);
+    let filler = directory.join("filler");
+    let mut written = 0;
+    while std::fs::write(&filler, vec![1; written + (64 << 10)]).is_ok() {
+        written += 64 << 10;
+    }
+    worker.take(Input::Signal, at(10));
+    let counts = Arc::clone(&worker.counts);
+    worker.order(at(11));
+    worker.take_written();
+    assert_eq!(counts.incidents_failed.load(Ordering::Relaxed), 1);
+    assert!(FlightFolder::of(&directory).list().unwrap().is_empty());
+    std::fs::remove_file(&filler).unwrap();
+    sample(&mut worker, 11..100, 0);
+    worker.take(Input::Signal, at(100));
+    worker.finish(at(100));
+    assert_eq!(incidents(&directory).len(), 1);
+}
