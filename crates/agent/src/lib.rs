@@ -6,6 +6,7 @@
 
 mod arrivals;
 mod error;
+mod flight;
 mod hooks;
 mod node;
 mod own;
@@ -15,6 +16,7 @@ mod server;
 mod settings;
 mod spool;
 
+use std::ffi::OsStr;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::{SyncSender, sync_channel};
@@ -25,6 +27,7 @@ use axum::Router;
 use gpuvitals_core::clock::{self, Moment};
 use gpuvitals_core::figures::Family;
 use gpuvitals_exposition::Exposition;
+use gpuvitals_flight::FlightSettings;
 use gpuvitals_listener::{Figures, Meter, Vitals};
 use gpuvitals_queue::link::MessageQueue;
 use gpuvitals_sources::attribution::Asking;
@@ -35,6 +38,7 @@ use gpuvitals_sources::settings::{Attribution, Sampling};
 use tokio::runtime::Handle;
 
 use arrivals::Arrivals;
+use flight::{Flight, FlightParts};
 use hooks::{HookSocket, Jobs};
 use node::Node;
 use own::AgentCounts;
@@ -57,6 +61,10 @@ const PUBLISHING_SHARE: u32 = 4;
 pub struct Parts<'a> {
     /// What it shows, publishes and spools.
     pub settings: &'a AgentSettings,
+    /// What it keeps of its last minutes.
+    pub flight: &'a FlightSettings,
+    /// The directories that the system gives it: `STATE_DIRECTORY`.
+    pub state_directory: Option<&'a OsStr>,
     /// How the machine is sampled.
     pub sampling: &'a Sampling,
     /// Which sources tell the owners of the GPUs.
@@ -82,6 +90,7 @@ pub struct Agent {
     feed: JoinHandle<()>,
     asking: Asking,
     hooks: Option<HookSocket>,
+    flight: Option<Flight>,
     /// Between two samples of a GPU.
     interval: Duration,
     /// The threads end when the other end of their channel is dropped.
@@ -95,7 +104,8 @@ impl Agent {
     /// When the sampler refuses its settings, the spool or the client of the queue cannot be opened, hooks cannot be listened for, or a
     /// thread cannot be started.
     pub fn start(parts: Parts<'_>, runtime: &Handle) -> Result<Self, AgentError> {
-        let Parts { settings, sampling, attribution, queue, machine, found, simulated, beside } = parts;
+        let Parts { settings, flight, state_directory, sampling, attribution, .. } = parts;
+        let Parts { queue, machine, found, simulated, beside, .. } = parts;
         let ownership = sampling.ownership();
         // Totals grow with the monotonic clock: a step of the wall clock is no time in which energy was used.
         let terms = SamplerConfig { monotonic: true, ..sampling.sampler() };
@@ -107,8 +117,19 @@ impl Agent {
         let jobs = Arc::new(Jobs::new(Arc::clone(&ownership), &sampling.node()));
         let hooks = HookSocket::open(settings, &machine, &jobs, runtime)?;
         let jobs = hooks.is_some().then_some(jobs);
+        let search = {
+            let (machine, drivers) = (machine.clone(), sampling.drivers.clone());
+            move || discover(&machine, &drivers, simulated)
+        };
+        let flight = Flight::open(&FlightParts {
+            settings: flight,
+            state_directory,
+            sampling,
+            owners: Arc::clone(ownership.owners()),
+            search: &search,
+        });
         let node = Node::new(sampler, settings.exposition(interval)).publishing(publisher).told_of(jobs);
-        let node = Arc::new(node);
+        let node = Arc::new(node.recording(flight.as_ref().map(Flight::recorder)));
         let (stop_feed, feed_stopped) = sync_channel(0);
         let feed = spawn("feed", {
             let node = Arc::clone(&node);
@@ -116,17 +137,14 @@ impl Agent {
         })?;
         let asking = attribution.ask(&ownership, &machine, found.processes).map_err(AgentError::Owners)?;
         let (stop_arrivals, arrivals_stopped) = sync_channel(0);
-        let search = {
-            let (machine, drivers) = (machine.clone(), sampling.drivers.clone());
-            move || discover(&machine, &drivers, simulated)
-        };
         let arrivals = Arrivals::new(machine, search, found.findings, asking.tables());
         let watching = Arc::clone(&node);
         spawn("arrivals", move || arrivals.watch(&watching, &arrivals_stopped))?;
         let counts = Arc::new(AgentCounts::new(&sampling.node(), clock::now_ns(), beside));
         let scraper = Scraper::new(Arc::clone(&node), Arc::clone(&counts), ownership);
         let shown = Arc::new(ShownNode { node: Arc::clone(&node), scraper });
-        Ok(Self { node, counts, shown, feed, asking, hooks, interval, stop: vec![stop_feed, stop_arrivals] })
+        let stop = vec![stop_feed, stop_arrivals];
+        Ok(Self { node, counts, shown, feed, asking, hooks, flight, interval, stop })
     }
 
     /// Its paths, with the metrics at this one.
@@ -153,6 +171,15 @@ impl Agent {
     /// Why the spool stores nothing more on its disk, if so: rows are kept in memory from then on.
     pub fn spool_failed(&self) -> Option<Arc<str>> {
         self.node.publisher()?.spool_failed()
+    }
+
+    /// Keeps what the flight recorder has now and what comes soon, if there is one.
+    pub fn keep_flight(&self) {
+        if let Some(recorder) = self.node.flight() {
+            recorder.signal();
+        } else {
+            tracing::warn!("the flight recorder is off and keeps nothing");
+        }
     }
 
     /// Brings new settings into force, as far as that goes while it runs.
@@ -182,6 +209,9 @@ impl Agent {
         drop(self.stop);
         if self.feed.join().is_err() {
             tracing::error!("the feed ended by a panic");
+        }
+        if let Some(flight) = self.flight {
+            flight.finish(grace / SAMPLING_SHARE);
         }
         if let Some(publisher) = self.node.publisher() {
             publisher.finish(grace / PUBLISHING_SHARE).await;

@@ -12,6 +12,7 @@ use gpuvitals_core::clock::Moment;
 use gpuvitals_core::figures::Family;
 use gpuvitals_core::{AbsenceReason, Batch, Identity, IdentityColumn};
 use gpuvitals_exposition::{DeviceStatus, Exposition, ExpositionConfig};
+use gpuvitals_flight::FlightRecorder;
 use gpuvitals_sources::probe::{Driver, Probe};
 use gpuvitals_sources::sampler::{Liveness, Sampler, SamplerError, TargetState};
 
@@ -40,6 +41,8 @@ pub(crate) struct Node {
     publisher: Option<Arc<Publisher>>,
     /// What hooks tell of jobs, if they may.
     jobs: Option<Arc<Jobs>>,
+    /// Keeps the last minutes, if it may.
+    flight: Option<Arc<FlightRecorder>>,
     /// Rows waiting to be published. The holder takes rows from the sampler and passes them on, so that they
     /// stay in order.
     intake: Mutex<Option<WaitingRows>>,
@@ -75,6 +78,7 @@ impl Node {
             exposition: Mutex::new(Exposition::new(config)),
             publisher: None,
             jobs: None,
+            flight: None,
             intake: Mutex::default(),
             pulse_ns: AtomicI64::new(Moment::now().mono_ns),
             library: Mutex::default(),
@@ -96,6 +100,16 @@ impl Node {
     /// The same, where hooks tell of these jobs.
     pub(crate) fn told_of(self, jobs: Option<Arc<Jobs>>) -> Self {
         Self { jobs, ..self }
+    }
+
+    /// The same, its last minutes kept.
+    pub(crate) fn recording(self, flight: Option<Arc<FlightRecorder>>) -> Self {
+        Self { flight, ..self }
+    }
+
+    /// The flight recorder, if there is one.
+    pub(crate) fn flight(&self) -> Option<&FlightRecorder> {
+        self.flight.as_deref()
     }
 
     /// What hooks tell of jobs, if they may.
@@ -139,6 +153,7 @@ impl Node {
     /// Feeds sampled rows to the exposition, and to the publisher, until the other end of `stop` is dropped.
     pub(crate) fn feed(&self, stop: &Receiver<()>) {
         let mut seen = AbsencesSeen::new();
+        let mut stuck = BTreeSet::new();
         let mut looked_ns = 0;
         loop {
             self.sampler.wait(PATIENCE);
@@ -152,6 +167,7 @@ impl Node {
                 let states = self.sampler.states();
                 tell_changes(&states, &mut seen, now);
                 self.watch_library(&states, now);
+                self.tell_stuck(&states, &mut stuck);
                 self.take_jobs(&states, now);
             }
             // If nothing is sampled, the stop is the only event to wait for.
@@ -193,10 +209,22 @@ impl Node {
     }
 
     fn pass_on(&self, batch: Batch, waiting: &mut Option<WaitingRows>, now: Moment) {
+        if let Some(flight) = &self.flight {
+            flight.take(&batch);
+        }
         self.exposition().observe(&batch);
         if let Some(waiting) = waiting {
             waiting.take(batch, now);
         }
+    }
+
+    /// Tells the flight recorder which GPUs hang since the look before.
+    fn tell_stuck(&self, states: &[TargetState], before: &mut BTreeSet<Arc<str>>) {
+        let Some(flight) = &self.flight else { return };
+        let hangs = |state: &&TargetState| matches!(state.liveness, Liveness::Stuck { .. });
+        let now: BTreeSet<_> = states.iter().filter(hangs).filter_map(|state| state.identity.key()).collect();
+        now.difference(before).for_each(|gpu| flight.stuck(gpu));
+        *before = now;
     }
 
     /// NVML lives in this process, and after some failures (the driver was updated, the container lost its device nodes) only a

@@ -8,6 +8,7 @@ use std::time::Duration;
 use gpuvitals_core::figures::{Family, Kind, Labels, Number};
 use gpuvitals_core::time::SECOND_NS;
 use gpuvitals_core::{AbsenceReason, IdentityColumn};
+use gpuvitals_flight::FlightRecorder;
 use gpuvitals_sources::attribution::Ownership;
 use gpuvitals_sources::machine::PinnedFile;
 use gpuvitals_sources::sampler::WorkerStats;
@@ -94,6 +95,7 @@ pub(crate) fn families(node: &Node, counts: &AgentCounts, ownership: &Ownership)
     );
     families.extend(node.jobs().into_iter().flat_map(Jobs::families));
     families.extend(node.families_of_jobs());
+    families.extend(node.flight().into_iter().flat_map(FlightRecorder::families));
     families.extend((counts.beside)());
     families
 }

@@ -17,6 +17,7 @@ use gpuvitals_queue::OpenError;
 use gpuvitals_sources::probe::Driver;
 use gpuvitals_sources::registry::{Discovery, Finding, Verdict};
 use tokio::net::TcpListener;
+use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
 
@@ -32,8 +33,9 @@ pub(crate) const EXAMPLES: &str = "Examples:
   gpuvitals agent --listen 0.0.0.0 --rate 10                for others to scrape, 10 samples a second
   gpuvitals agent --compat dcgm                             with the series of dcgm-exporter
   gpuvitals agent --mq-url grpc://queue:9090 --spool-dir /var/lib/gpuvitals/spool
+  gpuvitals agent --flight-dir /var/lib/gpuvitals/flight    its last minutes on disk, kept around what happens
 
-Docs: docs/agent.md; docs/exporter-metrics.md, what each series means.";
+Docs: docs/agent.md; docs/flight.md; docs/exporter-metrics.md, what each series means.";
 
 /// Threads that serve scrapes: a second one answers probes while the first renders.
 pub(crate) const THREADS: usize = 2;
@@ -43,6 +45,8 @@ const SCRAPES_SHARE: u32 = 4;
 const SENDING_SHARE: u32 = 4;
 /// Most connections: a few Prometheus servers and probes need a handful.
 const CONNECTIONS_MAX: usize = 128;
+/// The variable in which systemd names the directories that it gives a service.
+pub(crate) const STATE_DIRECTORY: &str = "STATE_DIRECTORY";
 /// Between two looks whether only a new process helps.
 const LOOK_PAUSE: Duration = Duration::from_secs(10);
 
@@ -55,6 +59,11 @@ pub(crate) type Reload<'a> = &'a dyn Fn() -> Result<Config, Failure>;
 /// When a setting is wrong, the port is taken, or there is no GPU where one is required.
 pub(crate) fn run(config: Config, mut service: Service, reload: Reload<'_>) -> Result<(), Failure> {
     let machine = config.sampling.machine()?;
+    // From the first moment on: unhandled it ends the process.
+    let keeping = {
+        let _inside = service.runtime.enter();
+        signal(SignalKind::user_defined1()).map_err(|error| Failure::io("cannot handle SIGUSR1", error))?
+    };
     let settings = config.sampling.clone();
     let Some(found) = service.open(move || sampling::discover(&settings))? else { return Ok(()) };
     tell(&found);
@@ -77,8 +86,11 @@ pub(crate) fn run(config: Config, mut service: Service, reload: Reload<'_>) -> R
     let access = listening::access(&config.listener, address, PortKind::Metrics)?;
     let scheme = config.listener.scheme();
 
+    let state_directory = std::env::var_os(STATE_DIRECTORY);
     let parts = Parts {
         settings: &config.agent,
+        flight: &config.flight,
+        state_directory: state_directory.as_deref(),
         sampling: &config.sampling,
         attribution: &config.attribution,
         queue: &config.message_queue,
@@ -98,7 +110,7 @@ pub(crate) fn run(config: Config, mut service: Service, reload: Reload<'_>) -> R
     };
     announcer.tell(&format!("metrics: {scheme}://{address}{}", config.agent.metrics_path));
 
-    let running = RunningAgent { agent, sender, config, access, address };
+    let running = RunningAgent { agent, sender, keeping, config, access, address };
     runtime.block_on(running.serve(socket, reload, signals))
 }
 
@@ -144,6 +156,8 @@ fn refused(error: AgentError) -> Failure {
 struct RunningAgent {
     agent: Agent,
     sender: Option<RemoteWrite>,
+    /// SIGUSR1: the flight recorder keeps what it has.
+    keeping: Signal,
     config: Config,
     access: Access,
     address: SocketAddr,
@@ -181,6 +195,7 @@ impl RunningAgent {
                         break Some(disk::failed("spool", self.config.agent.spool_dir(), &why));
                     }
                 }
+                _ = self.keeping.recv() => self.agent.keep_flight(),
                 signal = signals.next() => {
                     if signal != "SIGHUP" {
                         tracing::info!(signal, "stopping");
@@ -245,6 +260,7 @@ fn needs_restart(old: &Config, new: &Config) -> Vec<&'static str> {
         ("agent.metrics_path", a.metrics_path != b.metrics_path),
         ("agent.node_labels", a.node_labels != b.node_labels),
         ("agent.socket", a.socket != b.socket),
+        ("flight", old.flight != new.flight),
         ("agent.spool_dir, spool_max or publish_interval", !a.publishes_as(b)),
         ("listener.request_rate or request_burst", !old.listener.limits_as(&new.listener)),
         ("message_queue", old.message_queue != new.message_queue),

@@ -53,7 +53,7 @@ const ACCESS: [&str; 8] =
     ["tls-cert", "tls-key", "tls-client-ca", "token-file", "insecure", "ca", "client-cert", "client-key"];
 
 /// The settings that a command has flags for, in the order of its help: one, or all of a section that have a flag.
-const FLAGS: [(&str, &[&str]); 11] = [
+const FLAGS: [(&str, &[&str]); 12] = [
     (
         "up",
         &["source", "files", "api", "store.dir", "collector.sinks", "sampling.cluster", "listener", "otlp"],
@@ -63,6 +63,7 @@ const FLAGS: [(&str, &[&str]); 11] = [
         "agent",
         &[
             "agent",
+            "flight",
             "listener",
             "sampling.cluster",
             "sampling.rate",
@@ -99,6 +100,7 @@ const FLAGS: [(&str, &[&str]); 11] = [
         ],
     ),
     ("store", &["store.dir"]),
+    ("flight", &["flight.dir"]),
     ("inspect", &["files"]),
     ("token", &["listener.token_file"]),
 ];
@@ -280,6 +282,8 @@ pub(crate) enum Command {
     /// Run on a node: sample its GPUs and the host, and serve the metrics to Prometheus
     #[command(after_help = crate::agent::EXAMPLES)]
     Agent,
+    /// The flight recorder of this node: what it kept of its last minutes around what happened
+    Flight(crate::flight::FlightCommand),
     /// Make, list and revoke the tokens that services ask for
     Token(crate::token::TokenCommand),
     /// Show, lock and give back the clocks of GPUs

@@ -13,6 +13,7 @@ mod doctor;
 mod failure;
 mod files;
 mod findings;
+mod flight;
 mod heap;
 mod inspect;
 mod jobs;
@@ -138,6 +139,7 @@ fn run(cli: Cli, given: &[Override]) -> Result<ExitCode, Failure> {
                 agent::run(config.clone(), service, &|| layers()?.check())
             })
         }
+        Command::Flight(command) => flight::run(&command, &tool(vec![])?),
         Command::Token(command) => token::run(&command, &tool(vec![])?.listener),
         Command::Clocks(flags) => return clocks::run(&flags, &tool(vec![])?.sampling),
         Command::Query(query) => query::run(&query),

@@ -1,6 +1,7 @@
 //! The sections make the configuration; a new one is a line here.
 
 use gpuvitals_agent::AgentSettings;
+use gpuvitals_flight::FlightSettings;
 use gpuvitals_listener::Listener;
 use gpuvitals_outgoing::otlp::OtlpSettings;
 use gpuvitals_outgoing::remote_write::RemoteWriteSettings;
@@ -45,6 +46,7 @@ sections! {
     sampling: Sampling,
     attribution: Attribution,
     agent: AgentSettings,
+    flight: FlightSettings,
     message_queue: MessageQueue,
     #[feature = "services"]
     broker: gpuvitals_queue::BrokerSettings,

@@ -15,6 +15,7 @@ mod access;
 mod dashboards;
 mod dcgm_dashboards;
 mod faults;
+mod flight;
 mod hanging;
 mod hooks;
 mod node;

@@ -1,0 +1,146 @@
+//! The flight recorder of an agent: where its ring is, and the GPUs' rows that are sampled for it alone.
+
+use std::ffi::OsStr;
+use std::path::Path;
+use std::sync::Arc;
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use gpuvitals_core::{Table, causes};
+use gpuvitals_flight::{FlightError, FlightPlace, FlightRecorder, FlightSettings, FlightTerms};
+use gpuvitals_sources::attribution::Owners;
+use gpuvitals_sources::registry::Discovery;
+use gpuvitals_sources::sampler::{Sampler, SamplerConfig};
+use gpuvitals_sources::settings::Sampling;
+
+/// How long to wait for rows before checking whether to end.
+const PATIENCE: Duration = Duration::from_millis(250);
+
+/// What a flight recorder is opened with.
+pub(crate) struct FlightParts<'a> {
+    pub(crate) settings: &'a FlightSettings,
+    /// `STATE_DIRECTORY`, as the system sets it.
+    pub(crate) state_directory: Option<&'a OsStr>,
+    pub(crate) sampling: &'a Sampling,
+    pub(crate) owners: Arc<Owners>,
+    /// A full discovery, for a sampler of its own.
+    pub(crate) search: &'a dyn Fn() -> Discovery,
+}
+
+/// A flight recorder that runs, with the sampler of its own if it has one.
+#[derive(Debug)]
+pub(crate) struct Flight {
+    recorder: Arc<FlightRecorder>,
+    faster: Option<Faster>,
+}
+
+/// A sampler for the ring alone, and the thread that takes its rows.
+#[derive(Debug)]
+struct Faster {
+    sampler: Arc<Sampler>,
+    feed: JoinHandle<()>,
+}
+
+impl Flight {
+    /// By the settings; none where there is no place for it. That is said, and is no reason not to sample.
+    pub(crate) fn open(parts: &FlightParts<'_>) -> Option<Self> {
+        let directory = match parts.settings.directory(parts.state_directory) {
+            Ok(directory) => directory,
+            Err(why) => {
+                tracing::info!(
+                    why,
+                    "the flight recorder is off: nothing on this node keeps its last minutes"
+                );
+                return None;
+            }
+        };
+        match Self::start(&directory, parts) {
+            Ok(flight) => Some(flight),
+            Err(error) => {
+                let directory = directory.display();
+                tracing::warn!(
+                    %directory,
+                    error = causes(&error),
+                    "the flight recorder is off: it needs a directory that this user may write"
+                );
+                None
+            }
+        }
+    }
+
+    fn start(directory: &Path, parts: &FlightParts<'_>) -> Result<Self, FlightError> {
+        let place = FlightPlace::take(directory)?;
+        if place.is_in_memory() {
+            tracing::warn!(
+                directory = %directory.display(),
+                "the flight recorder's directory is in memory (tmpfs): what it keeps does not outlive a reboot"
+            );
+        }
+        let sampler = faster(parts);
+        let terms = FlightTerms::new(parts.settings, &parts.sampling.node());
+        let terms = FlightTerms { is_faster: sampler.is_some(), ..terms };
+        let recorder = Arc::new(FlightRecorder::start(place, terms)?);
+        let faster = sampler.map(|sampler| Faster::feed(sampler, &recorder)).transpose()?;
+        let minutes = parts.settings.minutes;
+        tracing::info!(directory = %directory.display(), minutes, "the flight recorder keeps the last minutes");
+        Ok(Self { recorder, faster })
+    }
+
+    /// The recorder, for the rows of the agent's sampler.
+    pub(crate) fn recorder(&self) -> Arc<FlightRecorder> {
+        Arc::clone(&self.recorder)
+    }
+
+    /// Ends it when no row of the agent comes any more. A device that hangs is left behind within this time.
+    pub(crate) fn finish(self, patience: Duration) {
+        if let Some(Faster { sampler, feed }) = self.faster {
+            sampler.stop(patience);
+            if feed.join().is_err() {
+                tracing::error!("the feed of the flight recorder ended by a panic");
+            }
+        }
+        self.recorder.finish();
+    }
+}
+
+/// A sampler of the GPUs for the ring alone, if the settings ask for more than the agent reads anyway.
+fn faster(parts: &FlightParts<'_>) -> Option<Sampler> {
+    let rate = parts.settings.rate;
+    if rate <= parts.sampling.rate {
+        return None;
+    }
+    let mut probes = (parts.search)().probes;
+    probes.retain(|probe| probe.table() == Table::GpuEvents);
+    if probes.is_empty() {
+        return None;
+    }
+    let interval = Duration::from_secs_f64(1.0 / rate);
+    let config = SamplerConfig { interval, exact: false, monotonic: true, ..parts.sampling.sampler() };
+    match Sampler::start(probes, config, Arc::clone(&parts.owners)) {
+        Ok(sampler) => {
+            tracing::info!(rate, "GPUs are sampled for the flight recorder, too");
+            Some(sampler)
+        }
+        Err(error) => {
+            tracing::warn!(error = causes(&error), "the flight recorder has the agent's rate");
+            None
+        }
+    }
+}
+
+impl Faster {
+    fn feed(sampler: Sampler, recorder: &Arc<FlightRecorder>) -> Result<Self, FlightError> {
+        let sampler = Arc::new(sampler);
+        let (source, recorder) = (Arc::clone(&sampler), Arc::clone(recorder));
+        let work = move || loop {
+            match source.next(PATIENCE) {
+                Some(batch) if batch.table() == Table::GpuEvents => recorder.take_faster(&batch),
+                None if source.is_over() => break,
+                // Details of links and memory are not in the ring.
+                Some(_) | None => {}
+            }
+        };
+        let feed = std::thread::Builder::new().name("flight-feed".to_owned()).spawn(work);
+        Ok(Self { sampler, feed: feed.map_err(FlightError::Thread)? })
+    }
+}

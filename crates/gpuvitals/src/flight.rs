@@ -1,0 +1,205 @@
+//! `gpuvitals flight`: the incidents that the flight recorder of this node keeps.
+
+use std::path::{Path, PathBuf};
+
+use clap::{Args, Subcommand};
+use gpuvitals_core::quantity::counted;
+use gpuvitals_core::time::{self, MINUTE_NS, SECOND_NS};
+use gpuvitals_flight::{
+    DumpTerms, FlightError, FlightFolder, FlightIncident, FlightTrigger, IncidentEntry, IncidentState,
+};
+use serde_json::{Value, json};
+
+use crate::agent::STATE_DIRECTORY;
+use crate::config::Config;
+use crate::failure::{Exit, Failure};
+use crate::table::{aligned, text};
+use crate::terminal::print;
+
+/// Errors of an incident that are shown; the file has all.
+const ERRORS_MAX: usize = 20;
+
+/// `gpuvitals flight`
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  gpuvitals flight list
+  gpuvitals flight show 20261130T031459Z-xid
+  gpuvitals flight dump                     what the ring has now, also of an agent that is dead
+  gpuvitals flight list --flight-dir /mnt/node-17/var/lib/gpuvitals/flight
+
+Docs: docs/flight.md.")]
+pub(crate) struct FlightCommand {
+    /// What to do
+    #[command(subcommand)]
+    command: FlightDeed,
+}
+
+/// What to do with incidents.
+#[derive(Debug, Subcommand)]
+enum FlightDeed {
+    /// The incidents that are kept, the oldest first
+    List {
+        /// Print them as JSON
+        #[arg(long)]
+        json: bool,
+    },
+    /// What happened, in a sentence; then what the incident has
+    Show {
+        /// The incident, as `list` names it
+        id: String,
+        /// Print incident.json
+        #[arg(long)]
+        json: bool,
+    },
+    /// Keep what the ring has now as an incident
+    Dump,
+}
+
+/// Does it.
+///
+/// # Errors
+/// If there is no directory, no such incident, or something cannot be read or written.
+pub(crate) fn run(command: &FlightCommand, config: &Config) -> Result<(), Failure> {
+    let state = std::env::var_os(STATE_DIRECTORY);
+    let directory = config.flight.directory(state.as_deref()).map_err(|why| {
+        let way = "--flight-dir names the directory, or --config the file of the agent's settings";
+        Failure::new(Exit::Usage, format!("{why}; {way}"))
+    })?;
+    let folder = FlightFolder::of(&directory);
+    match &command.command {
+        FlightDeed::List { json } => {
+            let entries = folder.list().map_err(failure)?;
+            print(&if *json { list_json(&entries)? } else { list(&entries) })
+        }
+        FlightDeed::Show { id, json } => {
+            let incident = folder.read(id).map_err(failure)?;
+            let path = folder.path(id).map_err(failure)?;
+            print(&if *json { pretty(&value_of(&incident)?)? } else { shown(&incident, &path) })
+        }
+        FlightDeed::Dump => dump(directory, config),
+    }
+}
+
+fn dump(directory: PathBuf, config: &Config) -> Result<(), Failure> {
+    let terms = DumpTerms {
+        node: config.sampling.node(),
+        back_ns: i64::from(config.flight.minutes) * MINUTE_NS,
+        keep: config.flight.keep,
+        directory,
+    };
+    let folder = FlightFolder::of(&terms.directory);
+    let incident = gpuvitals_flight::dump(terms).map_err(failure)?;
+    let path = folder.path(&incident.id).map_err(failure)?;
+    print(&shown(&incident, &path))
+}
+
+fn failure(error: FlightError) -> Failure {
+    match error {
+        FlightError::Io { action, path, source } => {
+            Failure::io(format!("cannot {action} {}", path.display()), source)
+        }
+        FlightError::Unknown { .. } | FlightError::NoRing { .. } => {
+            Failure::new(Exit::Usage, error.to_string())
+        }
+        FlightError::Json { .. } | FlightError::Later { .. } | FlightError::Batch(_) => {
+            Failure::caused(Exit::Data, "cannot read the incident", error)
+        }
+        _ => Failure::caused(Exit::Io, "cannot use the flight recorder", error),
+    }
+}
+
+fn value_of(incident: &FlightIncident) -> Result<Value, Failure> {
+    serde_json::to_value(incident).map_err(|error| Failure::caused(Exit::Bug, "cannot write JSON", error))
+}
+
+fn pretty(value: &Value) -> Result<String, Failure> {
+    let text = serde_json::to_string_pretty(value);
+    text.map(|text| format!("{text}\n"))
+        .map_err(|error| Failure::caused(Exit::Bug, "cannot write JSON", error))
+}
+
+/// A text that is shown on a terminal, whoever wrote it.
+fn safe(words: &str) -> String {
+    text(&words.into())
+}
+
+/// What can be said of an incident in a line.
+fn state(entry: &IncidentEntry) -> String {
+    match &entry.state {
+        IncidentState::Whole(incident) => safe(&incident.sentence()),
+        IncidentState::Torn => "torn: it is being written, or its writer was killed".to_owned(),
+        IncidentState::Unreadable(error) => safe(&format!("unreadable: {}", gpuvitals_core::causes(error))),
+    }
+}
+
+fn list(entries: &[IncidentEntry]) -> String {
+    if entries.is_empty() {
+        return "no incident is kept\n".to_owned();
+    }
+    let head = ["ID", "MiB", "WHAT"].map(str::to_owned).to_vec();
+    let row = |entry: &IncidentEntry| vec![entry.id.clone(), mebibytes(entry.bytes), state(entry)];
+    aligned(&std::iter::once(head).chain(entries.iter().map(row)).collect::<Vec<_>>())
+}
+
+/// Bytes in MiB, with a digit behind the point.
+fn mebibytes(bytes: u64) -> String {
+    let tenths = bytes.saturating_mul(10).div_ceil(1 << 20);
+    format!("{}.{}", tenths / 10, tenths % 10)
+}
+
+fn list_json(entries: &[IncidentEntry]) -> Result<String, Failure> {
+    let row = |entry: &IncidentEntry| -> Result<Value, Failure> {
+        let (word, incident) = match &entry.state {
+            IncidentState::Whole(incident) => ("whole", Some(value_of(incident)?)),
+            IncidentState::Torn => ("torn", None),
+            IncidentState::Unreadable(_) => ("unreadable", None),
+        };
+        Ok(json!({"id": entry.id, "bytes": entry.bytes, "state": word, "incident": incident}))
+    };
+    pretty(&Value::Array(entries.iter().map(row).collect::<Result<_, _>>()?))
+}
+
+/// An incident for people: a sentence, then what it has.
+fn shown(incident: &FlightIncident, path: &Path) -> String {
+    let span = incident.had.map_or_else(
+        || "no row".to_owned(),
+        |had| {
+            let seconds = (had.to_ns - had.from_ns) / SECOND_NS;
+            format!(
+                "{} to {}, {}",
+                time::format(had.from_ns),
+                time::format(had.to_ns),
+                counted(seconds.unsigned_abs(), "second")
+            )
+        },
+    );
+    let rows: Vec<String> = incident.rows.iter().map(|(table, rows)| format!("{rows} of {table}")).collect();
+    let lost = incident.rows_lost.map_or_else(|| "not known".to_owned(), |rows| rows.to_string());
+    let mut facts = vec![
+        vec!["files".to_owned(), path.display().to_string()],
+        vec!["time".to_owned(), span],
+        vec!["rows".to_owned(), rows.join(", ")],
+        vec!["lost rows".to_owned(), lost],
+        vec!["boot".to_owned(), incident.boot_id.clone()],
+        vec!["version".to_owned(), incident.version.clone()],
+        vec!["other nodes".to_owned(), format!("clock offset {}", incident.offset)],
+    ];
+    let of_gpu = |trigger: &FlightTrigger| {
+        let gpu = trigger.gpu.as_ref().map_or_else(String::new, |gpu| format!("{gpu}: "));
+        let words = format!("{} {gpu}{}", time::format(trigger.at_ns), trigger.detail);
+        vec![trigger.kind.clone(), words]
+    };
+    facts.extend(incident.others.iter().map(of_gpu));
+    let error = |error: &gpuvitals_flight::ReadError| {
+        let words = format!("{} of {}: {} rows {}", error.metric, error.gpu, error.count, error.reason);
+        vec!["not read".to_owned(), words]
+    };
+    facts.extend(incident.read_errors.iter().take(ERRORS_MAX).map(error));
+    if incident.read_errors.len() > ERRORS_MAX {
+        let more = incident.read_errors.len() - ERRORS_MAX;
+        facts.push(vec!["not read".to_owned(), format!("{more} more stand in incident.json")]);
+    }
+    let facts: Vec<Vec<String>> =
+        facts.into_iter().map(|fact| fact.iter().map(|cell| safe(cell)).collect()).collect();
+    format!("{}\n\n{}", safe(&incident.sentence()), aligned(&facts))
+}
