@@ -32,6 +32,13 @@ pub fn mono_ns() -> i64 {
     read(ClockId::Monotonic)
 }
 
+/// How far the clock of the time since boot is ahead of the monotonic one, nanoseconds: it runs on while the host sleeps.
+pub fn boot_ahead_ns() -> i64 {
+    // Two reads are some hundred nanoseconds apart; a host that never slept is not ahead at all.
+    let (before_ns, boot_ns, after_ns) = (mono_ns(), read(ClockId::Boottime), mono_ns());
+    boot_ns.saturating_sub(before_ns.midpoint(after_ns))
+}
+
 /// An instant to measure delays from.
 #[expect(clippy::disallowed_methods, reason = "this is the clock")]
 pub fn instant() -> Instant {

@@ -8,7 +8,7 @@ use parquet::file::metadata::KeyValue;
 
 use crate::directory::{self, MARKS, marks_journal, state, table_file};
 use crate::error::RecordError;
-use crate::marks::{self, RecordedMark};
+use crate::marks::{RecordedMark, RecordedMarks};
 use crate::part;
 
 /// Before each key of ours in a footer.
@@ -55,15 +55,31 @@ impl RecordingFacts {
     }
 }
 
+/// The marks of a recording, finished or not, one by one.
+///
+/// # Errors
+/// If they cannot be opened.
+pub fn marks_of(directory: &Path) -> Result<RecordedMarks, RecordError> {
+    let (_, unfinished) = state(directory);
+    let path = if unfinished { marks_journal(directory) } else { directory.join(MARKS) };
+    if !path.exists() {
+        return Ok(RecordedMarks::nothing());
+    }
+    if unfinished { RecordedMarks::of_journal(&path) } else { RecordedMarks::of_file(&path) }
+}
+
 /// The first marks of a recording in the order in which they were set, and how many it has.
 ///
 /// # Errors
 /// If they cannot be read.
 pub fn recorded_marks(directory: &Path, most: usize) -> Result<(Vec<RecordedMark>, u64), RecordError> {
-    let (_, unfinished) = state(directory);
-    let path = if unfinished { marks_journal(directory) } else { directory.join(MARKS) };
-    if !path.exists() {
-        return Ok((Vec::new(), 0));
+    let (mut first, mut count) = (Vec::new(), 0);
+    for mark in marks_of(directory)? {
+        let mark = mark?;
+        count += 1;
+        if first.len() < most {
+            first.push(mark);
+        }
     }
-    if unfinished { marks::read_journal(&path, most) } else { marks::read_file(&path, most) }
+    Ok((first, count))
 }

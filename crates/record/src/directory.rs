@@ -46,6 +46,8 @@ pub(crate) struct About {
     pub(crate) node: String,
     /// When it began, nanoseconds UTC.
     pub(crate) started_ns: i64,
+    /// How far the clock of the time since boot was ahead of the monotonic one when it began; none: of an earlier version.
+    pub(crate) boot_ahead_ns: Option<i64>,
     /// Samples of a GPU a second, as configured.
     pub(crate) rate_hz: f64,
     /// Samples of the host a second, as configured.
@@ -65,6 +67,7 @@ impl About {
             fact("rate_hz", self.rate_hz.to_string()),
             fact("system_rate_hz", self.system_rate_hz.to_string()),
         ];
+        facts.extend(self.boot_ahead_ns.map(|ns| fact("boot_ahead_ns", ns.to_string())));
         facts.extend(self.run.footer());
         facts
     }

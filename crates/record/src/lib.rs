@@ -35,6 +35,7 @@ mod journal;
 mod layout;
 mod marks;
 mod part;
+mod perfetto;
 mod recorder;
 mod report;
 mod run_facts;
@@ -42,7 +43,7 @@ mod socket;
 mod table_file;
 mod writer;
 
-pub use about::{RecordingFacts, recorded_marks};
+pub use about::{RecordingFacts, marks_of, recorded_marks};
 pub use compare::{
     ChangeCause, ChangeVerdict, CompareError, ComparedRun, GateError, GateOutcome, MetricChange, MetricGate,
     RUNS_MAX, RunComparison, RunDifference, RunMetric, RunOutline, RunSource, UnlikeRuns, compare,
@@ -50,7 +51,8 @@ pub use compare::{
 pub use data::Data;
 pub use entry::{pack, unpack};
 pub use error::RecordError;
-pub use marks::{MARK_LEN_MAX, MARKS_MAX, RecordedMark};
+pub use marks::{MARK_LEN_MAX, MARKS_MAX, RecordedMark, RecordedMarks};
+pub use perfetto::{PerfettoError, PerfettoTotals, write_perfetto};
 pub use recorder::{Progress, Recorded, Recorder, RecorderConfig, RepairedRecording, repair};
 pub use report::{RecordReport, RecordedGpu, kept_share};
 pub use run_facts::{Arguments, RunFacts};

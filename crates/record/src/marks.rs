@@ -3,18 +3,20 @@
 //! They are kept in a journal of their own (`unfinished/marks.rows`) whose payload is
 //! `timestamp_ns i64 | monotonic_ns i64 | text`, and become `marks.parquet` at the end.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::vec::IntoIter;
 
 use arrow_array::cast::AsArray as _;
 use arrow_array::types::Int64Type;
 use arrow_array::{ArrayRef, Int64Array, RecordBatch, StringArray};
-use arrow_schema::{DataType, Field, Schema};
+use arrow_schema::{ArrowError, DataType, Field, Schema};
 use gpuvitals_core::batch::{MONOTONIC_COLUMN, TIMESTAMP_COLUMN};
 use gpuvitals_core::clock::Moment;
 use gpuvitals_log::Fresh;
 use parquet::arrow::ArrowWriter;
+use parquet::arrow::arrow_reader::ParquetRecordBatchReader;
 use parquet::file::metadata::KeyValue;
 
 use crate::error::RecordError;
@@ -101,8 +103,7 @@ pub(crate) fn finish(
         let payload = records.next()?;
         let is_end = payload.is_none();
         if let Some(payload) = payload {
-            rows.add(payload)
-                .ok_or_else(|| RecordError::Directory { path: journal.to_owned(), what: "holds no marks" })?;
+            rows.add(payload).ok_or_else(|| strange(journal))?;
             marks += 1;
         }
         if rows.times.len() >= GROUP_ROWS || (is_end && !rows.times.is_empty()) {
@@ -122,38 +123,99 @@ pub(crate) fn finish(
     Ok((fresh, marks, records.left()))
 }
 
-/// The first marks of a journal, and how many it has.
-pub(crate) fn read_journal(journal: &Path, most: usize) -> Result<(Vec<RecordedMark>, u64), RecordError> {
-    let mut records = Records::open(journal)?;
-    let (mut rows, mut count) = (Rows::default(), 0);
-    while let Some(payload) = records.next()? {
-        if rows.times.len() < most {
-            rows.add(payload)
-                .ok_or_else(|| RecordError::Directory { path: journal.to_owned(), what: "holds no marks" })?;
-        }
-        count += 1;
-    }
-    Ok((rows.marks().collect(), count))
+/// The marks of a recording one by one, in the order in which they were set.
+#[derive(Debug)]
+pub struct RecordedMarks(MarksSource);
+
+#[derive(Debug)]
+enum MarksSource {
+    /// There is no file of them.
+    Nothing,
+    Journal(PathBuf, Box<Records>),
+    File {
+        path: PathBuf,
+        batches: Box<ParquetRecordBatchReader>,
+        ready: IntoIter<RecordedMark>,
+    },
 }
 
-/// The same of a file.
-pub(crate) fn read_file(path: &Path, most: usize) -> Result<(Vec<RecordedMark>, u64), RecordError> {
-    let strange = || RecordError::Directory { path: path.to_owned(), what: "holds no marks" };
-    let (mut marks, mut count) = (Vec::new(), 0);
-    for records in part::open(path)? {
-        let records =
-            records.map_err(|error| RecordError::Parquet { path: path.to_owned(), source: error.into() })?;
-        count += records.num_rows() as u64;
-        let times = |column| records.column_by_name(column)?.as_primitive_opt::<Int64Type>();
-        let texts = records.column_by_name("text").and_then(|column| column.as_string_opt::<i32>());
-        let (wall, clock) = (times(TIMESTAMP_COLUMN), times(MONOTONIC_COLUMN));
-        let ((wall, clock), texts) = wall.zip(clock).zip(texts).ok_or_else(strange)?;
-        let rows = wall.values().iter().zip(clock.values()).zip(texts);
-        marks.extend(rows.take(most - marks.len()).map(|((&timestamp_ns, &monotonic_ns), text)| {
-            RecordedMark { timestamp_ns, monotonic_ns, text: text.unwrap_or_default().to_owned() }
-        }));
+impl RecordedMarks {
+    /// Of a recording without a file of them.
+    pub(crate) fn nothing() -> Self {
+        Self(MarksSource::Nothing)
     }
-    Ok((marks, count))
+
+    /// Of a journal as it is now.
+    pub(crate) fn of_journal(path: &Path) -> Result<Self, RecordError> {
+        let records = Records::open(path)?;
+        Ok(Self(MarksSource::Journal(path.to_owned(), Box::new(records))))
+    }
+
+    /// Of `marks.parquet`.
+    pub(crate) fn of_file(path: &Path) -> Result<Self, RecordError> {
+        let batches = Box::new(part::open(path)?);
+        Ok(Self(MarksSource::File { path: path.to_owned(), batches, ready: Vec::new().into_iter() }))
+    }
+
+    fn read(&mut self) -> Result<Option<RecordedMark>, RecordError> {
+        match &mut self.0 {
+            MarksSource::Nothing => Ok(None),
+            MarksSource::Journal(path, records) => {
+                let mark = records.next()?.map(|payload| mark_of(payload).ok_or_else(|| strange(path)));
+                mark.transpose()
+            }
+            MarksSource::File { path, batches, ready } => loop {
+                if let Some(mark) = ready.next() {
+                    return Ok(Some(mark));
+                }
+                let Some(records) = batches.next() else { return Ok(None) };
+                let broken =
+                    |error: ArrowError| RecordError::Parquet { path: path.clone(), source: error.into() };
+                *ready = marks_in(&records.map_err(broken)?).ok_or_else(|| strange(path))?.into_iter();
+            },
+        }
+    }
+}
+
+impl Iterator for RecordedMarks {
+    type Item = Result<RecordedMark, RecordError>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let next = self.read().transpose();
+        if matches!(next, Some(Err(_))) {
+            self.0 = MarksSource::Nothing;
+        }
+        next
+    }
+}
+
+fn strange(path: &Path) -> RecordError {
+    RecordError::Directory { path: path.to_owned(), what: "holds no marks" }
+}
+
+/// The marks of a batch of the file; none if they are none.
+fn marks_in(records: &RecordBatch) -> Option<Vec<RecordedMark>> {
+    let times = |column| records.column_by_name(column)?.as_primitive_opt::<Int64Type>();
+    let (wall, clock) = (times(TIMESTAMP_COLUMN)?, times(MONOTONIC_COLUMN)?);
+    let texts = records.column_by_name("text")?.as_string_opt::<i32>()?;
+    let rows = wall.values().iter().zip(clock.values()).zip(texts);
+    let mark = |((&timestamp_ns, &monotonic_ns), text): ((&i64, &i64), Option<&str>)| RecordedMark {
+        timestamp_ns,
+        monotonic_ns,
+        text: text.unwrap_or_default().to_owned(),
+    };
+    Some(rows.map(mark).collect())
+}
+
+/// The mark of a record of the journal; none if it is none.
+fn mark_of(payload: &[u8]) -> Option<RecordedMark> {
+    let (time, rest) = payload.split_first_chunk::<8>()?;
+    let (clock, text) = rest.split_first_chunk::<8>()?;
+    Some(RecordedMark {
+        timestamp_ns: i64::from_le_bytes(*time),
+        monotonic_ns: i64::from_le_bytes(*clock),
+        text: String::from_utf8_lossy(text).into_owned(),
+    })
 }
 
 #[derive(Default)]
@@ -165,22 +227,11 @@ struct Rows {
 
 impl Rows {
     fn add(&mut self, payload: &[u8]) -> Option<()> {
-        let (time, rest) = payload.split_first_chunk::<8>()?;
-        let (clock, text) = rest.split_first_chunk::<8>()?;
-        let text = String::from_utf8_lossy(text).into_owned();
-        self.times.push(i64::from_le_bytes(*time));
-        self.clock.push(i64::from_le_bytes(*clock));
-        self.texts.push(text);
+        let mark = mark_of(payload)?;
+        self.times.push(mark.timestamp_ns);
+        self.clock.push(mark.monotonic_ns);
+        self.texts.push(mark.text);
         Some(())
-    }
-
-    fn marks(self) -> impl Iterator<Item = RecordedMark> {
-        let times = self.times.into_iter().zip(self.clock);
-        times.zip(self.texts).map(|((timestamp_ns, monotonic_ns), text)| RecordedMark {
-            timestamp_ns,
-            monotonic_ns,
-            text,
-        })
     }
 }
 

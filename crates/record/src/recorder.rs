@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use gpuvitals_core::clock::Moment;
+use gpuvitals_core::clock::{self, Moment};
 use gpuvitals_core::{Batch, Origin, Table};
 use gpuvitals_sources::attribution::Owners;
 use gpuvitals_sources::machine::Machine;
@@ -196,6 +196,7 @@ impl Recorder {
             version: env!("CARGO_PKG_VERSION").to_owned(),
             node: config.machine.node.to_string(),
             started_ns: Moment::now().wall_ns,
+            boot_ahead_ns: Some(clock::boot_ahead_ns()),
             rate_hz: hertz(config.interval),
             system_rate_hz: hertz(config.system_interval),
             run: config.run,

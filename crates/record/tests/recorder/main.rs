@@ -2,6 +2,7 @@
 #![expect(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test fails by panicking")]
 
 mod others;
+mod perfetto;
 mod socket;
 
 use std::io::{BufRead, BufReader};
