@@ -274,6 +274,8 @@ pub(crate) enum Command {
     Mark(crate::record::Mark),
     /// Write the report of a run from its recording: a page in one file, Markdown, or JSON
     Report(crate::report::ReportFlags),
+    /// Write a recording for other programs: as a trace of Perfetto, or as CSV
+    Export(crate::export::ExportFlags),
     /// Compare recordings of runs: what changed, how sure that is, and why; exits with 1 if a gate failed
     #[command(after_help = crate::compare::EXAMPLES)]
     Compare(CompareFlags),

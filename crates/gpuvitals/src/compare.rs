@@ -6,11 +6,10 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::{Args, ValueHint};
-use gpuvitals_record::{
-    ChangeVerdict, CompareError, ComparedRun, MetricGate, RUNS_MAX, RecordError, UnlikeRuns, compare,
-};
+use gpuvitals_record::{ChangeVerdict, CompareError, ComparedRun, MetricGate, RUNS_MAX, UnlikeRuns, compare};
 
 use crate::failure::{Exit, Failure};
+use crate::report::unread;
 use crate::terminal;
 
 /// Examples for the help.
@@ -67,7 +66,8 @@ pub(crate) fn run(flags: &CompareFlags) -> Result<ExitCode, Failure> {
         return Err(Failure::new(Exit::Usage, text));
     }
     let read = |paths: &[PathBuf]| -> Result<Vec<ComparedRun>, Failure> {
-        paths.iter().map(|path| ComparedRun::read(path).map_err(unread)).collect()
+        let run = |path: &PathBuf| ComparedRun::read(path).map_err(|error| unread("compare", error));
+        paths.iter().map(run).collect()
     };
     if flags.base.len().max(flags.new.len()) > RUNS_MAX {
         // Before they are read.
@@ -90,15 +90,6 @@ pub(crate) fn run(flags: &CompareFlags) -> Result<ExitCode, Failure> {
         ChangeVerdict::CannotTell if flags.strict => ExitCode::from(OPEN),
         _ => ExitCode::SUCCESS,
     })
-}
-
-fn unread(error: RecordError) -> Failure {
-    match error {
-        RecordError::Io { action, ref path, source } => {
-            Failure::io(format!("cannot {action} {}", path.display()), source)
-        }
-        error => Failure::caused(Exit::Data, "cannot compare", error),
-    }
 }
 
 fn refused(error: &CompareError) -> Failure {

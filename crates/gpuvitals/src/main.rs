@@ -10,6 +10,7 @@ mod compare;
 mod config;
 mod disk;
 mod doctor;
+mod export;
 mod failure;
 mod files;
 mod findings;
@@ -128,6 +129,7 @@ fn run(cli: Cli, given: &[Override]) -> Result<ExitCode, Failure> {
         Command::Repair(flags) => record::repair(&flags),
         Command::Mark(flags) => record::mark(&flags),
         Command::Report(flags) => report::run(&flags),
+        Command::Export(flags) => export::run(&flags),
         Command::Compare(flags) => return compare::run(&flags),
         Command::Doctor(flags) => doctor::run(&flags, &tool(vec![])?),
         Command::Agent => {

@@ -32,9 +32,7 @@ use crate::{quantity, terminal};
 
 use words::tell;
 
-#[cfg(feature = "services")]
-pub(crate) use words::bytes;
-pub(crate) use words::count;
+pub(crate) use words::{bytes, count};
 
 /// `gpuvitals record`
 #[expect(clippy::struct_excessive_bools, reason = "switches of a command line")]

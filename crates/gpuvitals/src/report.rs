@@ -81,11 +81,16 @@ fn write(file: &Path, text: &str) -> Result<(), Failure> {
     std::fs::write(file, text).map_err(|error| Failure::io(format!("cannot write {}", file.display()), error))
 }
 
-fn failure(error: RecordError) -> Failure {
+/// A recording that cannot be read by a command that was to do this with it.
+pub(crate) fn unread(doing: &str, error: RecordError) -> Failure {
     match error {
         RecordError::Io { action, ref path, source } => {
             Failure::io(format!("cannot {action} {}", path.display()), source)
         }
-        error => Failure::caused(Exit::Data, "cannot report", error),
+        error => Failure::caused(Exit::Data, format!("cannot {doing}"), error),
     }
+}
+
+fn failure(error: RecordError) -> Failure {
+    unread("report", error)
 }

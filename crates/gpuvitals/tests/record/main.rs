@@ -1,7 +1,8 @@
-//! `gpuvitals record`, `repair`, `mark`, `report` and `compare` on captured machines.
+//! `gpuvitals record`, `repair`, `mark`, `report`, `export` and `compare` on captured machines.
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod comparing;
+mod exporting;
 mod program;
 mod report;
 

@@ -1,5 +1,6 @@
 //! Batches to CSV in the wide form. The CSV source reads it back.
 
+use std::borrow::Cow;
 use std::io::{self, Write};
 use std::sync::Arc;
 
@@ -176,6 +177,13 @@ fn spelled(value: Value) -> String {
 fn push_field(line: &mut Vec<u8>, text: &str) {
     let quote = text.contains([',', ';', '\t', '"', '\n', '\r']) || text.trim() != text;
     if quote { push_quoted(line, text) } else { line.extend_from_slice(text.as_bytes()) }
+}
+
+/// A text as a field of CSV: quoted where it has to be.
+pub fn quoted(text: &str) -> Cow<'_, str> {
+    let mut field = Vec::new();
+    push_field(&mut field, text);
+    String::from_utf8(field).map_or(Cow::Borrowed(text), Cow::Owned)
 }
 
 fn push_quoted(line: &mut Vec<u8>, text: &str) {
