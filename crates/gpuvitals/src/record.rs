@@ -1,5 +1,6 @@
 //! `gpuvitals record`, `repair` and `mark`: recordings of this machine.
 
+mod chosen;
 mod progress;
 mod report;
 mod words;
@@ -20,6 +21,7 @@ use gpuvitals_record::{
     RecorderConfig, RunFacts, send_mark,
 };
 use gpuvitals_settings::Override;
+use gpuvitals_sources::machine::Machine;
 use gpuvitals_sources::registry::Discovery;
 use gpuvitals_sources::sampler::Liveness;
 use gpuvitals_sources::settings::{Attribution, Sampling};
@@ -30,6 +32,7 @@ use crate::report as report_of_run;
 use crate::sampling::{discover, nothing_to_sample, refused, unasked};
 use crate::{quantity, terminal};
 
+use chosen::OpenedTables;
 use words::tell;
 
 pub(crate) use words::{bytes, count};
@@ -63,6 +66,9 @@ pub(crate) struct Record {
     /// Keep the command's arguments in the files, not its name alone: they may hold secrets
     #[arg(long)]
     keep_arguments: bool,
+    /// Record all GPUs, also with a command whose CUDA_VISIBLE_DEVICES, HIP_VISIBLE_DEVICES or ROCR_VISIBLE_DEVICES names some
+    #[arg(long)]
+    all_gpus: bool,
     /// Print the summary as JSON
     #[arg(long)]
     json: bool,
@@ -130,6 +136,7 @@ pub(crate) fn run(
     let mut shown = progress::RecordProgress::new(flags.quiet, !flags.command.is_empty(), sampling.rate);
     warn(&found);
     let mut config = recorder_config(flags, sampling)?;
+    let tables = narrowed(flags, &mut found, &config.machine);
     let without_gpus = code_without_gpus(sampling, &found);
     let summary = Arc::new(Mutex::new(Summary::new(config.interval, config.system_interval)));
     let mut signals = Signals::catch()?;
@@ -149,6 +156,7 @@ pub(crate) fn run(
             return Ok(code.into());
         }
     };
+    let opened = child.as_ref().and_then(|child| tables.watch(child));
     shown.begin(&flags.output, marks, &recorder.progress().workers);
     let mut look = || {
         let progress = recorder.progress();
@@ -172,12 +180,24 @@ pub(crate) fn run(
     };
     tell_losses(&recorded);
     let summary = summary.lock().unwrap_or_else(PoisonError::into_inner);
-    print(flags, &RecordReport::new(&recorded, &summary, sampling, code))?;
+    let mut report = RecordReport::new(&recorded, &summary, sampling, code);
+    if let Some(opened) = opened {
+        opened.narrow(&mut report);
+    }
+    print(flags, &report)?;
     match flags.report.as_deref().map_or(Ok(()), |file| report_of_run::page(&flags.output, file)) {
         Err(failure) if code.is_some_and(|code| code != 0) => tell(&failure.to_string()),
         written => written?,
     }
     Ok(code.unwrap_or(if recorded.gpu_rows == 0 { without_gpus } else { 0 }).into())
+}
+
+/// Leaves the GPUs of the command, as far as its environment names some, unless all are asked for.
+fn narrowed(flags: &Record, found: &mut Discovery, machine: &Machine) -> OpenedTables {
+    if flags.command.is_empty() || flags.all_gpus {
+        return OpenedTables::default();
+    }
+    chosen::narrow(found, machine)
 }
 
 /// The end of a recording that could not be completed.

@@ -15,3 +15,4 @@ pub mod registry;
 pub mod sampler;
 pub mod settings;
 pub mod versions;
+pub mod visible;

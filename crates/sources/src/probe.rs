@@ -242,6 +242,15 @@ impl Reading {
         }
     }
 
+    /// Moves the rows that are wanted to another reading, and forgets the others.
+    pub(crate) fn hand_over(&mut self, to: &mut Self, is_wanted: impl Fn(&Identity) -> bool) {
+        for row in self.rows.iter_mut().take(self.used).filter(|row| is_wanted(&row.identity)) {
+            let identity = Arc::clone(&row.identity);
+            to.row(&identity).adopt(row);
+        }
+        self.clear();
+    }
+
     /// Forgets the rows, keeps the memory.
     pub fn clear(&mut self) {
         self.used = 0;
@@ -259,6 +268,19 @@ impl Row {
         self.taken_ns = None;
         self.refused = 0;
         self.held = Causes::default();
+    }
+
+    /// Takes over what another row of the same GPU says. Both keep their memory, and what they know of earlier readings.
+    fn adopt(&mut self, other: &mut Self) {
+        std::mem::swap(&mut self.values, &mut other.values);
+        std::mem::swap(&mut self.details, &mut other.details);
+        std::mem::swap(&mut self.own, &mut other.own);
+        std::mem::swap(&mut self.absences, &mut other.absences);
+        self.snapshot = other.snapshot;
+        self.down = other.down;
+        self.taken_ns = other.taken_ns;
+        self.refused = other.refused;
+        self.held = other.held;
     }
 
     /// The identity of the row.

@@ -57,10 +57,7 @@ impl RecordProgress {
             // An interval is a whole number of nanoseconds.
             if rate_hz < 0.999 * self.rate_hz && !told.contains(&worker.driver) {
                 told.push(worker.driver);
-                tell(&format!(
-                    "{} is read at {rate_hz} Hz, which is the most it gives, and not at {} Hz",
-                    worker.driver, self.rate_hz
-                ));
+                tell(&format!("asked {} Hz, {} gives {rate_hz}", self.rate_hz, worker.driver));
             }
         }
     }

@@ -5,6 +5,7 @@ mod comparing;
 mod exporting;
 mod program;
 mod report;
+mod visible;
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
