@@ -62,6 +62,20 @@ pub fn get_current_clocks(device: &mut dyn ClockControl) -> Result<ClockState, C
 /// Locks the clocks of a device until they are reset, and returns the steps back to the previous settings. If
 /// a step fails or has no effect, the earlier ones are undone.
 ///
+/// ```no_run
+/// use gpuvitals_clocks::{Lock, find, lock_gpu_clocks, reset_gpu_clocks, restore_clocks};
+/// use gpuvitals_sources::machine::Machine;
+///
+/// let mut found = find(&Machine::local("node1"), &[]);
+/// for device in &mut found.controls {
+///     let back = lock_gpu_clocks(device.as_mut(), &Lock { gpu_mhz: Some(1_500), ..Lock::default() })?;
+///     // … measure …
+///     restore_clocks(device.as_mut(), &back)?; // as they were
+///     reset_gpu_clocks(device.as_mut())?; // or as the driver chooses them
+/// }
+/// # Ok::<(), gpuvitals_clocks::ClockError>(())
+/// ```
+///
 /// # Errors
 /// If the device cannot do it, the right is missing, or the driver accepts it without effect.
 pub fn lock_gpu_clocks(device: &mut dyn ClockControl, lock: &Lock) -> Result<Vec<ClockStep>, ClockError> {
