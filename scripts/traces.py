@@ -1,5 +1,6 @@
 """Decodes a trace with Perfetto's own schema and compares it with the rows of the recording: each value at each time, marks, clocks."""
 
+import math
 import sys
 from pathlib import Path
 
@@ -73,7 +74,7 @@ for table in ("gpu_events", "system_events"):
                 continue
             # A track keeps its value until the next.
             shown[name] = named[name][0].get(row["monotonic_ns"], shown.get(name))
-            check(f"{name} at {row['monotonic_ns']}", round(shown[name], 3), round(value, 3))
+            check(f"{name} at {row['monotonic_ns']}, {value}", math.isclose(shown[name], value, rel_tol=1e-6), True)
 check("tracks that no row has", sorted(set(named) - set(shown)), [])
 for name, (_, unit) in named.items():
     if name[1] in ("power_w", "temperature_c", "gpu_clock_mhz", "cpu_pct", "memory_used_mb"):

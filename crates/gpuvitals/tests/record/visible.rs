@@ -80,6 +80,9 @@ fn a_mig_instance_is_recorded_with_its_gpu_and_without_its_neighbours() {
         assert_eq!(keys, [FIRST.to_owned(), format!("{FIRST}:7")], "{name}: {stderr}");
         assert!(stderr.contains("the GPUs that it names are recorded"), "{stderr}");
     }
+    library.says(&["0.mig 1", "0.instances 1"]);
+    let (keys, stderr) = of_nvidia(&library, &[("CUDA_VISIBLE_DEVICES", "MIG-0000")], &[]);
+    assert_eq!(keys, [FIRST.to_owned(), format!("{FIRST}:7")], "only one begins like this: {stderr}");
 }
 
 #[test]

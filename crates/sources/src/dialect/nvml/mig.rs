@@ -159,7 +159,7 @@ fn remember(parent: &Identity, found: &[MigInstance]) {
     }
 }
 
-/// Key of the instance of this name, if a probe has seen it.
+/// Key of the instance of this name, if a probe has seen it; the beginning of a name that only one has will do.
 pub(super) fn key_of(name: &str) -> Option<Arc<str>> {
     let named = NAMED.lock().unwrap_or_else(PoisonError::into_inner);
     // Drivers before 470 named an instance by its GPU and its numbers.
@@ -172,5 +172,12 @@ pub(super) fn key_of(name: &str) -> Option<Arc<str>> {
                 || partition.and_then(|it| it.split_once('-')) == Some((gpu_instance, compute_instance))
         })
     };
-    named.iter().find(|known| *known.uuid == *name).or_else(numbered).map(|known| Arc::clone(&known.key))
+    let begun = || {
+        name.strip_prefix("MIG-").filter(|rest| !rest.is_empty())?;
+        let mut all = named.iter().filter(|known| known.uuid.starts_with(name));
+        let first = all.next()?;
+        all.next().is_none().then_some(first)
+    };
+    let whole = named.iter().find(|known| *known.uuid == *name);
+    whole.or_else(numbered).or_else(begun).map(|known| Arc::clone(&known.key))
 }
