@@ -21,6 +21,10 @@ use cuda::CudaOrder;
 use name::{VisibleGpus, VisibleName};
 use rocm::{RocmGpu, RocmLists};
 
+/// The vendors whose runtimes have such variables.
+const AMD: &str = "amd";
+const NVIDIA: &str = "nvidia";
+
 /// The variables that say which GPUs a program may use.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct VisibleVariables {
@@ -70,38 +74,38 @@ impl VisibleVariables {
 
     fn narrow_nvidia(&self, found: &mut Discovery) -> Option<VisibleOutcome> {
         let (text, order) = (self.cuda.as_deref()?, CudaOrder::of(self.cuda_order.as_deref()));
-        let probes = taken(found, "nvidia");
+        let probes = taken(found, NVIDIA);
         let targets: Vec<_> = probes.iter().flat_map(|probe| probe.targets()).collect();
         if probes.is_empty() {
             return None;
         }
-        let kept = if targets.is_empty() {
+        let (probes, kept) = if targets.is_empty() {
             // A tool, which has not run yet.
             let chosen = |probe| ChosenProbe::new(probe, ChosenGpus::listed(text, order));
-            found.probes.extend(probes.into_iter().map(|probe| Box::new(chosen(probe)) as Box<dyn Probe>));
-            VisibleKept::Later
+            let probes = probes.into_iter().map(|probe| Box::new(chosen(probe)) as Box<dyn Probe>);
+            (probes.collect(), VisibleKept::Later)
         } else {
-            keep(found, probes, cuda::visible(text, order, &gpus_of(&targets)))
+            kept(probes, cuda::visible(text, order, &gpus_of(&targets)))
         };
+        found.probes.splice(..0, probes);
         Some(VisibleOutcome { variables: set(&[("CUDA_VISIBLE_DEVICES", Some(text))]), kept })
     }
 
     fn narrow_amd(&self, found: &mut Discovery, machine: &Machine) -> Option<VisibleOutcome> {
         let lists =
             RocmLists { rocr: self.rocr.as_deref(), hip: self.hip.as_deref(), cuda: self.cuda.as_deref() };
-        let probes = taken(found, "amd");
-        if probes.is_empty() {
+        if lists.are_unset() || !found.probes.iter().any(|probe| is_of(probe.as_ref(), AMD)) {
             return None;
         }
         let visible = rocm::visible(lists, &rocm_gpus(&cards(machine)));
-        let is_all = visible == VisibleGpus::All;
-        let kept = keep(found, probes, visible);
+        let (probes, kept) = kept(taken(found, AMD), visible);
+        found.probes.splice(..0, probes);
         let hip = match lists.hip.filter(|text| !text.is_empty()) {
             Some(text) => ("HIP_VISIBLE_DEVICES", Some(text)),
             None => ("CUDA_VISIBLE_DEVICES", lists.cuda),
         };
         let variables = set(&[("ROCR_VISIBLE_DEVICES", lists.rocr), hip]);
-        (!is_all).then_some(VisibleOutcome { variables, kept })
+        Some(VisibleOutcome { variables, kept })
     }
 }
 
@@ -111,34 +115,31 @@ fn set(variables: &[(&str, Option<&str>)]) -> String {
     variables.iter().filter_map(written).collect::<Vec<_>>().join(" ")
 }
 
-/// Takes the probes of a vendor's GPUs out.
-fn taken(found: &mut Discovery, vendor: &str) -> Vec<Box<dyn Probe>> {
-    let is_taken =
-        |probe: &mut Box<dyn Probe>| probe.table() == Table::GpuEvents && probe.driver().vendor() == vendor;
-    found.probes.extract_if(.., is_taken).collect()
+/// Whether a probe reads GPUs of this vendor.
+fn is_of(probe: &dyn Probe, vendor: &str) -> bool {
+    probe.table() == Table::GpuEvents && probe.driver().vendor() == vendor
 }
 
-/// Puts the probes back that read something visible.
-fn keep(found: &mut Discovery, probes: Vec<Box<dyn Probe>>, visible: VisibleGpus) -> VisibleKept {
+/// Takes the probes of a vendor's GPUs out.
+fn taken(found: &mut Discovery, vendor: &str) -> Vec<Box<dyn Probe>> {
+    found.probes.extract_if(.., |probe| is_of(probe.as_ref(), vendor)).collect()
+}
+
+/// The probes that read something visible.
+fn kept(probes: Vec<Box<dyn Probe>>, visible: VisibleGpus) -> (Vec<Box<dyn Probe>>, VisibleKept) {
     let all = probes.len();
     let names = match visible {
         VisibleGpus::Named(names) => names,
-        VisibleGpus::All => {
-            found.probes.extend(probes);
-            return VisibleKept::Counted(all, all);
-        }
-        VisibleGpus::Unclear(why) => {
-            found.probes.extend(probes);
-            return VisibleKept::Unclear(why);
-        }
+        VisibleGpus::All => return (probes, VisibleKept::Counted(all, all)),
+        VisibleGpus::Unclear(why) => return (probes, VisibleKept::Unclear(why)),
     };
     if names.is_empty() {
-        return VisibleKept::Counted(0, all);
+        return (Vec::new(), VisibleKept::Counted(0, all));
     }
     // Which GPU has a MIG instance shows when it is read.
     let has_instances = names.iter().any(|name| matches!(name, VisibleName::Instance(_)));
     let is_narrowed = names.iter().any(VisibleName::is_of_a_part);
-    let (mut kept, mut is_late) = (0, has_instances);
+    let (mut kept, mut is_late) = (Vec::new(), has_instances);
     for probe in probes {
         let targets = probe.targets();
         let is_named = targets.iter().any(|target| names.iter().any(|name| name.covers(target)));
@@ -149,10 +150,10 @@ fn keep(found: &mut Discovery, probes: Vec<Box<dyn Probe>>, visible: VisibleGpus
         let is_whole = !is_narrowed && !targets.is_empty();
         let narrowed = |probe| ChosenProbe::new(probe, ChosenGpus::Named(names.clone()));
         let probe: Box<dyn Probe> = if is_whole { probe } else { Box::new(narrowed(probe)) };
-        found.probes.push(probe);
-        kept += 1;
+        kept.push(probe);
     }
-    if is_late { VisibleKept::Later } else { VisibleKept::Counted(kept, all) }
+    let told = if is_late { VisibleKept::Later } else { VisibleKept::Counted(kept.len(), all) };
+    (kept, told)
 }
 
 /// The GPUs of the compute driver in its order.

@@ -31,6 +31,11 @@ pub(super) struct RocmLists<'a> {
 }
 
 impl<'a> RocmLists<'a> {
+    /// Whether they leave all GPUs.
+    pub(super) fn are_unset(self) -> bool {
+        self.rocr.is_none() && self.of_hip().is_none()
+    }
+
     /// What HIP takes.
     fn of_hip(self) -> Option<&'a str> {
         let given = |text: Option<&'a str>| text.filter(|text| !text.is_empty());
@@ -40,10 +45,10 @@ impl<'a> RocmLists<'a> {
 
 /// The GPUs that the lists show, of all in the order of the compute driver.
 pub(super) fn visible(lists: RocmLists<'_>, gpus: &[RocmGpu]) -> VisibleGpus {
-    let hip = lists.of_hip();
-    if lists.rocr.is_none() && hip.is_none() {
+    if lists.are_unset() {
         return VisibleGpus::All;
     }
+    let hip = lists.of_hip();
     if gpus.is_empty() {
         return VisibleGpus::Unclear(WITHOUT_KFD);
     }
