@@ -3,10 +3,12 @@
 mod fact;
 mod heard;
 mod jobs;
+mod kept;
 mod message;
 mod socket;
 
 pub(crate) use jobs::Jobs;
+pub(crate) use kept::KeptJobs;
 pub use message::{HookError, HookMessage, JobHook};
 pub(crate) use socket::HookSocket;
 pub use socket::SocketError;

@@ -39,7 +39,7 @@ use tokio::runtime::Handle;
 
 use arrivals::Arrivals;
 use flight::{Flight, FlightParts};
-use hooks::{HookSocket, Jobs};
+use hooks::{HookSocket, Jobs, KeptJobs};
 use node::Node;
 use own::AgentCounts;
 use publishing::Publisher;
@@ -114,7 +114,8 @@ impl Agent {
         let interval = terms.interval;
         let sampler = Sampler::start(probes, terms, Arc::clone(ownership.owners()))?;
         let publisher = Publisher::open(settings, queue, runtime)?;
-        let jobs = Arc::new(Jobs::new(Arc::clone(&ownership), &sampling.node()));
+        let jobs = Jobs::new(Arc::clone(&ownership), &sampling.node());
+        let jobs = Arc::new(jobs.kept_in(state_directory.and_then(KeptJobs::below), Moment::now()));
         let hooks = HookSocket::open(settings, &machine, &jobs, runtime)?;
         let jobs = hooks.is_some().then_some(jobs);
         let search = {
@@ -202,6 +203,9 @@ impl Agent {
     pub async fn stop(self, grace: Duration) {
         drop(self.asking);
         drop(self.hooks);
+        if let Some(jobs) = self.node.jobs() {
+            jobs.keep();
+        }
         for target in self.node.sampler().stop(grace / SAMPLING_SHARE) {
             let gpu = target.identity.key();
             tracing::warn!(gpu = gpu.as_deref(), driver = %target.driver, "a device still hangs; its reading is left behind");

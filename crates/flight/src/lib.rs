@@ -40,4 +40,4 @@ pub use rule::{FlightRule, RuleError};
 pub use settings::FlightSettings;
 pub use terms::FlightTerms;
 pub use trigger::FlightTrigger;
-pub use writing::{DumpTerms, dump};
+pub use writing::{DumpTerms, boot_id, dump};

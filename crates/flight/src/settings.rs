@@ -4,6 +4,7 @@ use std::ffi::OsStr;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use gpuvitals_log::state_directory;
 use gpuvitals_settings::{Refusal, Texts, settings};
 
 use crate::rule::FlightRule;
@@ -63,19 +64,12 @@ impl FlightSettings {
     pub fn directory(&self, state: Option<&OsStr>) -> Result<PathBuf, String> {
         match self.dir.as_str() {
             word if OFF.contains(&word) => Err("flight.dir is off".to_owned()),
-            AUTO => state.and_then(below).ok_or_else(|| {
+            AUTO => state.and_then(|given| state_directory(given, NAME)).ok_or_else(|| {
                 "STATE_DIRECTORY is not set; flight.dir names a directory, such as /var/lib/gpuvitals/flight".to_owned()
             }),
             path => Ok(PathBuf::from(path)),
         }
     }
-}
-
-/// Of the directories that the system gives, the one that is named for the ring, or a new one in the first.
-fn below(state: &OsStr) -> Option<PathBuf> {
-    let paths: Vec<PathBuf> = std::env::split_paths(state).filter(|path| path.is_absolute()).collect();
-    let own = paths.iter().find(|path| path.file_name() == Some(OsStr::new(NAME)));
-    own.cloned().or_else(|| paths.first().map(|path| path.join(NAME)))
 }
 
 #[cfg(test)]

@@ -188,8 +188,8 @@ fn footer(order: &Order) -> Vec<(&'static str, String)> {
     ]
 }
 
-/// What the kernel calls this boot.
-fn boot_id() -> String {
+/// What the kernel calls this boot; empty if it does not say.
+pub fn boot_id() -> String {
     let text = fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
     text.chars().filter(|c| c.is_ascii_hexdigit() || *c == '-').take(36).collect()
 }

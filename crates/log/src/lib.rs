@@ -89,6 +89,7 @@ mod read;
 mod recovery;
 mod scan;
 mod spare;
+mod state;
 mod submit;
 mod writer;
 
@@ -102,4 +103,5 @@ pub use lock::{DISPLACED, DirectoryLock, LockError, create_file, make_directory,
 pub use log::{Log, LogStats, Ticket};
 pub use place::{Appended, Place, SegmentStats};
 pub use recovery::{Damage, Record, Recovery, TornTail};
+pub use state::state_directory;
 pub use submit::Shorter;

@@ -64,6 +64,21 @@ impl ToldJob {
             exit_code: exit_code(message).filter(|_| is_over),
         })
     }
+
+    /// The message that tells the same of a job that runs.
+    pub(crate) fn message(&self) -> Option<HookMessage> {
+        let array = self.array_task.as_deref().and_then(|task| task.split_once('_'));
+        let variable = |name: &str| match name {
+            "SLURM_JOB_ID" => Some(self.id.clone()),
+            "SLURM_JOB_UID" => self.facts.uid.map(|uid| uid.to_string()),
+            // Who reads it takes UUIDs from the one and numbers from the other.
+            "SLURM_JOB_GPUS" | "CUDA_VISIBLE_DEVICES" => self.facts.gpus.clone(),
+            "SLURM_ARRAY_JOB_ID" => array.map(|(array, _)| array.to_owned()),
+            "SLURM_ARRAY_TASK_ID" => array.map(|(_, task)| task.to_owned()),
+            name => self.facts.text(name).map(str::to_owned),
+        };
+        HookMessage::of(self.hook, variable).ok()
+    }
 }
 
 impl JobFacts {
@@ -73,6 +88,12 @@ impl JobFacts {
             gpus: gpus(message),
             texts: TEXTS.map(|(_, variable, len_max)| cleaned(message.get(variable)?, len_max)),
         }
+    }
+
+    /// The text of a variable.
+    fn text(&self, name: &str) -> Option<&str> {
+        let mut texts = TEXTS.iter().zip(&self.texts);
+        texts.find(|((_, variable, _), _)| *variable == name)?.1.as_deref()
     }
 
     /// The GPUs on this node as Slurm calls them, one by one.
@@ -245,6 +266,19 @@ mod tests {
             let message =
                 HookMessage::of(JobHook::Prolog, |name| (name == "SLURM_JOB_ID").then(|| id.to_owned()));
             assert_eq!(message.ok().as_ref().and_then(ToldJob::of), None, "{id:?}");
+        }
+    }
+
+    #[test]
+    fn what_is_told_can_be_told_again() {
+        let task = [&CONTROLLER[..], &[("SLURM_ARRAY_TASK_ID", "2")]].concat();
+        let mig = "MIG-4c1f1e0a-5b9d-5a0e-8f5e-0d7f1c2b3a49";
+        let by_uuid = [&PROLOG[..4], &[("CUDA_VISIBLE_DEVICES", mig)]].concat();
+        for (hook, environment) in
+            [(JobHook::Prolog, &PROLOG[..]), (JobHook::Prolog, &by_uuid), (JobHook::Controller, &task)]
+        {
+            let first = told(hook, environment).unwrap();
+            assert_eq!(first.message().as_ref().and_then(ToldJob::of), Some(first));
         }
     }
 

@@ -11,9 +11,11 @@ use gpuvitals_core::usage::hour_of;
 use gpuvitals_core::{Batch, BatchBuilder, Identity, IdentityColumn, Origin, Table};
 use gpuvitals_sources::attribution::{Owner, Ownership, slurm};
 use gpuvitals_sources::sampler::TargetState;
+use tokio::sync::Notify;
 
 use super::fact::ToldJob;
 use super::heard::HeardCounts;
+use super::kept::{KeptJob, KeptJobs};
 use super::message::JobHook;
 
 /// Most jobs that are known, by hook; of more, those that ended first are forgotten.
@@ -36,6 +38,10 @@ pub(crate) struct Jobs {
     host: Identity,
     origin: Origin,
     known: Mutex<KnownJobs>,
+    /// Where those that run are kept for the next start, if there is a place.
+    kept: Option<KeptJobs>,
+    /// Tells that something is to be kept.
+    pub news: Notify,
     /// What became of messages.
     pub counts: HeardCounts,
 }
@@ -44,6 +50,8 @@ pub(crate) struct Jobs {
 struct KnownJobs {
     /// By hook and number: what each hook knows is kept apart.
     jobs: BTreeMap<(JobHook, String), KnownJob>,
+    /// Whether something was told since they were last kept.
+    has_news: bool,
     batches: u64,
 }
 
@@ -71,7 +79,27 @@ impl Jobs {
             let _refused = host.set(column, text);
         }
         let origin = Origin { node: node.into(), started_ns: Moment::now().wall_ns };
-        Self { ownership, host, origin, known: Mutex::default(), counts: HeardCounts::default() }
+        let (known, news, counts) = (Mutex::default(), Notify::new(), HeardCounts::default());
+        Self { ownership, host, origin, known, kept: None, news, counts }
+    }
+
+    /// The same, with those that an earlier agent knew to run, and kept for a later one.
+    pub(crate) fn kept_in(self, kept: Option<KeptJobs>, now: Moment) -> Self {
+        let running = kept.iter().flat_map(KeptJobs::read).take(JOBS_MAX);
+        let running = running
+            .map(|(told, since_ns)| ((told.hook, told.id.clone()), KnownJob::since(told, since_ns, now)));
+        self.known().jobs.extend(running);
+        Self { kept, ..self }
+    }
+
+    /// Keeps what was told since the last time for the next start. Waits for the disk.
+    pub(crate) fn keep(&self) {
+        let Some(kept) = &self.kept else { return };
+        kept.write(|| {
+            let mut known = self.known();
+            let has_news = std::mem::take(&mut known.has_news);
+            has_news.then(|| known.jobs.values().filter_map(KnownJob::running_since).collect())
+        });
     }
 
     fn known(&self) -> MutexGuard<'_, KnownJobs> {
@@ -100,6 +128,7 @@ impl Jobs {
         }
         let begun_ns = begun.and_then(|job| job.start_ns);
         jobs.insert(key, KnownJob::of(told, before, begun_ns, now));
+        known.has_news = true;
         true
     }
 
@@ -204,6 +233,25 @@ impl KnownJob {
             ..told
         };
         new(told, before.start_ns.or(begins_ns), before.end_ns.or(ends_ns))
+    }
+
+    /// As an earlier agent knew it, running since then.
+    fn since(told: ToldJob, since_ns: i64, now: Moment) -> Self {
+        Self {
+            told,
+            start_ns: Some(since_ns),
+            end_ns: None,
+            superseded_ns: None,
+            as_of_ns: now.wall_ns,
+            heard_ns: now.mono_ns.saturating_sub(now.wall_ns.saturating_sub(since_ns).max(0)),
+            published: None,
+        }
+    }
+
+    /// What was told of it, and since when it runs; none if it does not.
+    fn running_since(&self) -> Option<KeptJob> {
+        let since_ns = self.start_ns.filter(|_| self.over_ns().is_none())?;
+        Some((self.told.clone(), since_ns))
     }
 
     /// Since when it does not run any more.

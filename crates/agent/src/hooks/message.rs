@@ -123,12 +123,12 @@ impl HookMessage {
     }
 
     /// As it is sent.
-    pub(crate) fn bytes(&self) -> Vec<u8> {
+    pub(crate) fn text(&self) -> String {
         let mut text = format!("HOOK={}\0", self.hook.name());
         for (name, value) in &self.variables {
             text.extend([*name, "=", value.as_str(), "\0"]);
         }
-        text.into_bytes()
+        text
     }
 
     /// As it came. Variables of later versions of a hook are left out.
@@ -174,7 +174,7 @@ impl HookMessage {
         stream.set_write_timeout(Some(STALL_MAX))?;
         stream.set_read_timeout(Some(STALL_MAX))?;
         // An agent that refuses does not read to the end: its answer says why.
-        let sent = stream.write_all(&self.bytes()).and_then(|()| stream.shutdown(Shutdown::Write));
+        let sent = stream.write_all(self.text().as_bytes()).and_then(|()| stream.shutdown(Shutdown::Write));
         let mut answer = String::new();
         let read = stream.take(ANSWER_LEN_MAX).read_to_string(&mut answer);
         if !answer.is_empty() {
@@ -219,12 +219,9 @@ mod tests {
             environment.iter().find(|(known, _)| *known == name).map(|(_, value)| (*value).to_owned())
         };
         let message = HookMessage::of(JobHook::Prolog, variable).unwrap();
-        let bytes = message.bytes();
-        assert_eq!(
-            String::from_utf8(bytes.clone()).unwrap(),
-            "HOOK=prolog\0SLURM_JOB_ID=4711\0SLURM_JOB_NAME=a=b c\0SLURM_JOB_USER=ada\0"
-        );
-        assert_eq!(HookMessage::read(&bytes).unwrap(), message);
+        let text = message.text();
+        assert_eq!(text, "HOOK=prolog\0SLURM_JOB_ID=4711\0SLURM_JOB_NAME=a=b c\0SLURM_JOB_USER=ada\0");
+        assert_eq!(HookMessage::read(text.as_bytes()).unwrap(), message);
         let nobody = HookMessage::of(JobHook::Prolog, |_| None).unwrap_err();
         assert!(nobody.to_string().contains("SLURM_JOB_ID is not set"), "{nobody}");
     }
@@ -232,9 +229,9 @@ mod tests {
     #[test]
     fn the_longest_environment_makes_a_message_that_fits() {
         let message = HookMessage::of(JobHook::Controller, |_| Some("\u{fc},".repeat(100_000))).unwrap();
-        let bytes = message.bytes();
-        assert!(bytes.len() <= MESSAGE_LEN_MAX, "{}", bytes.len());
-        assert_eq!(HookMessage::read(&bytes).unwrap(), message);
+        let text = message.text();
+        assert!(text.len() <= MESSAGE_LEN_MAX, "{}", text.len());
+        assert_eq!(HookMessage::read(text.as_bytes()).unwrap(), message);
     }
 
     #[test]

@@ -57,6 +57,7 @@ pub enum SocketError {
 pub(crate) struct HookSocket {
     path: PathBuf,
     _serving: AbortOnDropHandle<()>,
+    _keeping: AbortOnDropHandle<()>,
     /// Held until the socket's file is gone, so that no other agent takes the path meanwhile.
     _lock: File,
 }
@@ -77,7 +78,8 @@ impl HookSocket {
             Ok((listener, lock)) => {
                 tracing::info!(socket = %path.display(), "hooks of a batch system may tell of jobs");
                 let serving = AbortOnDropHandle::new(runtime.spawn(serve(listener, Arc::clone(jobs))));
-                Ok(Some(Self { path, _serving: serving, _lock: lock }))
+                let keeping = AbortOnDropHandle::new(runtime.spawn(keep(Arc::clone(jobs))));
+                Ok(Some(Self { path, _serving: serving, _keeping: keeping, _lock: lock }))
             }
             Err(error) if settings.is_hook_socket_auto() => {
                 tracing::warn!(error = gpuvitals_core::causes(&error), "no hook can tell of jobs");
@@ -147,6 +149,16 @@ async fn serve(listener: UnixListener, jobs: Arc<Jobs>) {
     }
 }
 
+/// Keeps what is told for the next start, beside the hooks: none waits for a disk, and what many tell meanwhile is written once.
+async fn keep(jobs: Arc<Jobs>) {
+    loop {
+        jobs.news.notified().await;
+        let jobs = Arc::clone(&jobs);
+        // It ends, or the process does.
+        let _ended = tokio::task::spawn_blocking(move || jobs.keep()).await;
+    }
+}
+
 /// Hears what one end of a connection tells, and answers. Whoever may not tell is sent away before anything is read.
 async fn answer(stream: &UnixStream, jobs: &Jobs) {
     let own_uid = rustix::process::geteuid().as_raw();
@@ -182,6 +194,7 @@ async fn hear(stream: &UnixStream, jobs: &Jobs) -> (Heard, String) {
         return (Heard::Malformed, "SLURM_JOB_ID is no number of a job".to_owned());
     };
     if jobs.hear(told, Moment::now()) {
+        jobs.news.notify_one();
         (Heard::Taken, String::new())
     } else {
         (Heard::Full, "too many jobs are known, and all run".to_owned())

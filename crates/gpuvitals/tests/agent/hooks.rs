@@ -82,6 +82,34 @@ fn a_job_holds_its_gpus_from_prolog_to_epilog_without_a_process() {
 }
 
 #[test]
+fn a_job_holds_its_gpus_though_the_agent_is_killed_and_starts_again() {
+    let node = Node::new();
+    let (socket, state) = (node.path("agent.sock"), node.path("state"));
+    let environment =
+        [("GPUVITALS_AGENT_SOCKET", socket.to_str().unwrap()), ("STATE_DIRECTORY", state.to_str().unwrap())];
+    let start = || node.agent_in(&["--flight-dir", "off"], &environment);
+    let running = |text: &str| value(text, "gpuvitals_jobs_running ");
+    let holds = |text: &str| {
+        let mut lines = text.lines().filter(|line| line.starts_with("gpu_attribution_info{"));
+        lines.any(|line| line.contains(VEGA56) && line.contains("job=\"4711\""))
+    };
+    let first = start();
+    assert_eq!(hook(&socket, "prolog", &ENVIRONMENT), "");
+    let kept = || std::fs::read_to_string(state.join("jobs/told")).unwrap_or_default();
+    waiting::until("the job to be kept", kept, |kept| kept.contains("SLURM_JOB_ID=4711\0"));
+    first.process.kill();
+    let second = start();
+    let text = second.until("the job's GPU", holds);
+    assert_eq!((running(&text), messages(&text, "taken")), (Some(1.0), Some(0.0)));
+    assert_eq!(hook(&socket, "epilog", &ENVIRONMENT), "");
+    second.until("the end of the job", |text| !holds(text));
+    assert_eq!(second.terminate(), Some(0));
+    let third = start();
+    let text = third.until("both GPUs", |text| text.matches("\ngpu_up{").count() == 2);
+    assert_eq!(running(&text), Some(0.0), "it is over");
+}
+
+#[test]
 fn what_hooks_tell_and_what_an_idle_job_holds_are_rows_on_the_queue() {
     let (node, mut queue) = (Node::new(), TestQueue::listening());
     let (agent, socket) = (agent(&node, &["--mq-url", &queue.url()]), node.path("agent.sock"));

@@ -187,6 +187,36 @@ fn a_job_holds_its_gpus_between_prolog_and_epilog_and_the_newest_counts() {
 }
 
 #[test]
+fn an_agent_that_starts_again_knows_what_runs_and_after_a_boot_only_what_the_controller_told() {
+    let folder = tempfile::tempdir().unwrap();
+    let agent = |boot: &str, second| {
+        jobs().kept_in(Some(KeptJobs::of_boot(&folder.path().join("jobs"), boot.to_owned())), at(second))
+    };
+    let first = agent("a", 0);
+    let on_gpu = |id: &str, gpu: &str| told(JobHook::Prolog, id, &[("SLURM_JOB_GPUS", gpu)]);
+    first.hear(on_gpu("6", "0"), at(1));
+    first.hear(told(JobHook::Epilog, "6", &[]), at(2));
+    first.hear(on_gpu("7", "0"), at(3));
+    first.hear(on_gpu("8", "1"), at(4));
+    first.hear(told(JobHook::Controller, "7", &[("SLURM_JOB_NAME", "a train")]), at(5));
+    first.keep();
+    // What is told after the last writing is lost with the process.
+    first.hear(told(JobHook::Epilog, "8", &[]), at(6));
+    let running = |id: &str, by: &str, name, start| row(id, by, "running", name, [Some(start), None]);
+    let prologs = [running("7", "prolog", None, 3), running("8", "prolog", None, 4)];
+    let controllers = [running("7", "controller", Some("a train"), 5)];
+    let second = agent("a", 60);
+    assert_eq!(shown(second.due(at(61)).as_ref(), "job_name"), [&prologs[..], &controllers].concat());
+    second.hear(told(JobHook::Epilog, "7", &[]), at(70));
+    let ended = row("7", "epilog", "ended", None, [Some(3), Some(70)]);
+    assert_eq!(shown(second.due(at(71)).as_ref(), "job_name"), [ended]);
+    let rebooted = agent("b", 120);
+    assert_eq!(shown(rebooted.due(at(121)).as_ref(), "job_name"), controllers);
+    std::fs::write(folder.path().join("jobs/told"), "BOOT=a\0\0SINCE=x\0\0rest").unwrap();
+    assert!(agent("a", 180).due(at(181)).is_none(), "what nobody wrote names no job");
+}
+
+#[test]
 fn a_job_whose_gpu_another_one_is_given_is_over_and_begins_anew_with_its_next_prolog() {
     let jobs = jobs();
     let on_gpu = |id: &str| told(JobHook::Prolog, id, &[("SLURM_JOB_GPUS", "0,1")]);
