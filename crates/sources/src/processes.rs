@@ -10,5 +10,6 @@ mod users;
 
 pub use fdinfo::{DrmClient, Engine, parse_fdinfo};
 pub use probe::ProcessProbe;
+pub(crate) use probe::pids;
 pub use table::{GpuProcess, NAMELESS, ProcessGap, ProcessKind, ProcessList, ProcessTable};
 pub use users::Users;

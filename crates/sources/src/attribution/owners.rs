@@ -1,17 +1,21 @@
 //! The present owners of the node's GPUs, shared by attribution and sampler.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use gpuvitals_core::usage::{ProcessOwner, Sharing};
 use gpuvitals_core::{Identity, IdentityColumn};
 
 use super::owner::{GpuName, Owner, is_named};
 use super::process_owners::ProcessOwners;
+use crate::driver::Driver;
 
 /// GPUs that are remembered, to tell which names none has.
 const MET_MAX: usize = 4096;
+
+/// Listed processes, and whom each works for.
+type ListedOwners = HashMap<u32, Option<ProcessOwner>>;
 
 /// The owners as of the last request. A sampler checks only the generation until it changes.
 #[derive(Debug, Default)]
@@ -24,6 +28,8 @@ pub struct Owners {
     met: Mutex<HashMap<Arc<str>, Arc<Identity>>>,
     /// Whom processes work for, once it can be asked.
     of_processes: OnceLock<ProcessOwners>,
+    /// The processes of each driver's last listing, and whom they work for.
+    listed: Mutex<BTreeMap<Driver, ListedOwners>>,
 }
 
 impl Owners {
@@ -59,6 +65,36 @@ impl Owners {
     /// Knows from now on whom processes work for; the first word counts.
     pub(super) fn tell_processes_apart(&self, of_processes: ProcessOwners) {
         let _known = self.of_processes.set(of_processes);
+        // Some may be listed already.
+        let drivers: Vec<Driver> = self.listed().keys().copied().collect();
+        for driver in drivers {
+            self.find_owners(driver);
+        }
+    }
+
+    /// Takes a listing of the processes on a driver's GPUs. Whom they work for is found out here, by files, so that who asks later reads
+    /// none.
+    pub(crate) fn list_processes(&self, driver: Driver, pids: impl Iterator<Item = u32>) {
+        let mut listed = self.listed();
+        let before = listed.remove(&driver).unwrap_or_default();
+        let owner = |pid: u32| (pid, before.get(&pid).cloned().flatten());
+        listed.insert(driver, pids.map(owner).collect());
+        drop(listed);
+        self.find_owners(driver);
+    }
+
+    /// Finds out whom the listed processes work for, once that can be asked.
+    fn find_owners(&self, driver: Driver) {
+        let Some(of_processes) = self.of_processes.get() else { return };
+        let pids: Vec<u32> =
+            self.listed().get(&driver).into_iter().flat_map(HashMap::keys).copied().collect();
+        // Not under the lock: files may be slow.
+        let found = pids.into_iter().map(|pid| (pid, of_processes.of_process(pid))).collect();
+        self.listed().insert(driver, found);
+    }
+
+    fn listed(&self) -> MutexGuard<'_, BTreeMap<Driver, ListedOwners>> {
+        self.listed.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The names that no GPU has which was attributed so far; none as long as there was no GPU.
@@ -125,13 +161,14 @@ impl Sharing for Owners {
     }
 
     fn owner_of(&self, pid: u32) -> Option<ProcessOwner> {
-        self.of_processes.get()?.of_process(pid)
+        self.listed().values().find_map(|listed| listed.get(&pid)?.clone())
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::machine::Machine;
 
     #[test]
     fn every_pod_that_shares_a_gpu_is_told() {
@@ -150,6 +187,33 @@ mod tests {
         owners.replace(vec![pod("GPU-1", "a"), pod("GPU-1", "b"), pod("GPU-2", "c")]);
         assert_eq!(sharers(), ["a", "b"]);
         assert_eq!(owners.attribute(&gpu).get(IdentityColumn::Pod), Some("a"));
+    }
+
+    #[test]
+    fn whom_processes_work_for_is_found_out_when_they_are_listed_and_not_when_it_is_asked() {
+        let folder = tempfile::tempdir().unwrap();
+        let procfs = folder.path().join("proc");
+        let write = |path: &str, text: &str| {
+            let path = folder.path().join(path);
+            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+            std::fs::write(path, text).unwrap();
+        };
+        write("etc/passwd", "kim:x:1000:1000::/home/kim:/bin/sh\n");
+        for pid in [7, 8] {
+            write(&format!("proc/{pid}/status"), "Uid:\t1000\t1000\t1000\t1000\n");
+        }
+        let kim = || Some(ProcessOwner::User("kim".to_owned()));
+        let owners = Owners::new();
+        owners.list_processes(Driver::Nvml, [7].into_iter());
+        assert_eq!(owners.owner_of(7), None, "it cannot be asked yet");
+        let machine = Machine { procfs: procfs.clone(), ..Machine::local("n1") };
+        owners.tell_processes_apart(ProcessOwners::of(false, None, true, &machine));
+        assert_eq!([owners.owner_of(7), owners.owner_of(8)], [kim(), None]);
+        owners.list_processes(Driver::AmdSysfs, [8].into_iter());
+        std::fs::remove_dir_all(&procfs).unwrap();
+        assert_eq!([owners.owner_of(7), owners.owner_of(8)], [kim(), kim()], "no file is read any more");
+        owners.list_processes(Driver::Nvml, [9].into_iter());
+        assert_eq!([owners.owner_of(7), owners.owner_of(8)], [None, kim()], "7 has ended");
     }
 
     #[test]

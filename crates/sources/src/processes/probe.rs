@@ -9,7 +9,10 @@ use gpuvitals_core::{Identity, Table};
 
 use super::{GpuProcess, NAMELESS, ProcessTable};
 use crate::finding::{Finding, Verdict};
-use crate::probe::{Driver, Due, Probe, ProbeError, Reading, Row};
+use crate::probe::{Driver, Due, OwnValue, Probe, ProbeError, Reading, Row};
+
+/// The column of a process's number.
+const PID: &str = "pid";
 
 /// Reads a table of processes into rows.
 pub struct ProcessProbe {
@@ -81,9 +84,18 @@ impl fmt::Debug for ProcessProbe {
     }
 }
 
+/// The numbers of the processes in a reading.
+pub(crate) fn pids(reading: &Reading) -> impl Iterator<Item = u32> {
+    let values = reading.rows().iter().flat_map(Row::own_values);
+    values.filter_map(|(column, value)| match value {
+        OwnValue::Number(Value::Int(pid)) if *column == PID => u32::try_from(*pid).ok(),
+        _ => None,
+    })
+}
+
 /// Unknown values are left out.
 fn fill(process: &GpuProcess, row: &mut Row) {
-    row.own("pid", Value::Int(process.pid.into()));
+    row.own(PID, Value::Int(process.pid.into()));
     row.own_text("process_type", &Arc::from(process.kind.as_str()));
     if *process.name != *NAMELESS {
         row.own_text("command", &process.name);

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use gpuvitals_core::batch::Value;
 use gpuvitals_core::clock::{Moment, mono_ns};
-use gpuvitals_core::{AbsenceReason, Identity};
+use gpuvitals_core::{AbsenceReason, Identity, Table};
 
 use super::handoff::Handoff;
 use super::rows::{RowList, WATCHED};
@@ -15,6 +15,7 @@ use super::sleep::{nanos, sleep_until};
 use super::state::{Liveness, Target, WorkerState};
 use crate::attribution::Owners;
 use crate::probe::{Due, Probe, ProbeError, Reading, Row};
+use crate::processes::pids;
 
 /// Rows after which a batch is handed over, whatever its age.
 const ROWS_MAX: usize = 512;
@@ -173,6 +174,9 @@ impl Worker {
     }
 
     fn take_rows(&mut self, reading: &Reading, due: Due, now: Moment, timestamp_ns: i64) {
+        if self.state.table == Table::GpuProcesses {
+            self.owners.list_processes(self.state.driver, pids(reading));
+        }
         let generation = self.owners.generation();
         if generation != self.generation {
             self.generation = generation;

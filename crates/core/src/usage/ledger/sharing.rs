@@ -16,7 +16,7 @@ pub trait Sharing: fmt::Debug + Send + Sync {
     /// share it in slices of time.
     fn sharers(&self, identity: &Arc<Identity>) -> Vec<Arc<Identity>>;
 
-    /// Whom a process of this node works for; none if that is not known.
+    /// Whom a listed process of this node works for; none if that is not known. It is asked under a lock, so it waits for no file.
     fn owner_of(&self, _pid: u32) -> Option<ProcessOwner> {
         None
     }
