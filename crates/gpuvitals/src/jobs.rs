@@ -2,6 +2,7 @@
 
 mod hook;
 mod range;
+mod show;
 mod summary;
 mod waste;
 
@@ -18,6 +19,7 @@ use crate::query::flags::Server;
 use crate::table::{aligned, fitted, text, width};
 use crate::terminal;
 use range::{RangeFlags, range};
+use show::{ShowFlags, show_path};
 
 /// `gpuvitals jobs`
 #[derive(Debug, Args)]
@@ -109,19 +111,6 @@ pub(crate) struct TopFlags {
     pub limit: usize,
 }
 
-/// `gpuvitals jobs show`
-#[derive(Debug, Args)]
-pub(crate) struct ShowFlags {
-    /// Holder as the list names it, or the id of a batch job
-    pub id: String,
-    /// Of when
-    #[command(flatten)]
-    pub range: RangeFlags,
-    /// The cluster, where several have a job or pod of this name
-    #[arg(long, value_name = "CLUSTER")]
-    pub cluster: Option<String>,
-}
-
 /// Prints what jobs and pods used.
 ///
 /// # Errors
@@ -166,11 +155,6 @@ fn top_path(asked: &TopFlags) -> Result<String, Failure> {
         asked.limit,
         query::some("host", &asked.host),
     ))
-}
-
-fn show_path(asked: &ShowFlags) -> Result<String, Failure> {
-    let cluster = asked.cluster.as_ref().map_or(String::new(), |name| format!("&cluster={}", escaped(name)));
-    Ok(format!("/api/v1/jobs/{}?{}{cluster}", escaped(&asked.id), range(&asked.range)?))
 }
 
 /// Heads and fields of the sums; those without a value in any line are left out where the flag says so.

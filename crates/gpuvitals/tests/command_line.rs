@@ -118,7 +118,6 @@ const WRONG_WORDS: &[(&[&str], &str)] = &[
     (&["jobs", "summary", "~.*"], "no number of a job"),
     (&["jobs", "summary", ""], "no number of a job"),
     (&["jobs", "summary", "4711;node=n1"], "no number of a job"),
-    (&["jobs", "summary", "4711", "--cluster", "a,b"], "--cluster"),
     (&["findings", "--silence", "host=a"], "--for <DURATION>"),
     (&["findings", "--silence", "node=a", "--for", "8h"], "neither host=NAME"),
     (&["findings", "--silence", "host=a", "--for", "soon"], "--for"),

@@ -2046,6 +2046,21 @@ export interface components {
             hostname: string | null;
             /** @description Its model; null: not known. */
             model: string | null;
+            /**
+             * Format: int32
+             * @description Its number on the host, that of the card for an instance; null: not known any more.
+             */
+            index: number | null;
+            /**
+             * Format: int64
+             * @description Its memory, MiB; null: not known any more.
+             */
+            memory_mb: number | null;
+            /**
+             * Format: double
+             * @description The part of the held hours whose utilisation is known; null: none.
+             */
+            known_gpu_hours: number | null;
         };
         /** @description What jobs and pods used in a range of time. */
         JobList: {

@@ -3,11 +3,13 @@
 use std::sync::Arc;
 
 use gpuvitals_core::energy::JOULES_PER_KWH;
+use gpuvitals_core::history::Fleet;
 use gpuvitals_core::usage::{BatchJob, Holding, HoldingSums};
 use serde::Serialize;
 use utoipa::ToSchema;
 
 use super::{Moment, Pagination};
+use crate::condition::memory_mb;
 use crate::config::JobPrices;
 
 /// What jobs and pods used in a range of time.
@@ -143,6 +145,12 @@ pub(crate) struct JobGpu {
     pub(crate) hostname: Option<String>,
     /// Its model; null: not known.
     pub(crate) model: Option<String>,
+    /// Its number on the host, that of the card for an instance; null: not known any more.
+    pub(crate) index: Option<i32>,
+    /// Its memory, MiB; null: not known any more.
+    pub(crate) memory_mb: Option<i64>,
+    /// The part of the held hours whose utilisation is known; null: none.
+    pub(crate) known_gpu_hours: Option<f64>,
     /// What it used of it.
     #[serde(flatten)]
     pub(crate) sums: JobSums,
@@ -257,12 +265,17 @@ impl AboutJob {
 }
 
 impl JobGpu {
-    /// Of what was held of one GPU.
-    pub(crate) fn of(held: &Holding, prices: JobPrices) -> Self {
+    /// Of what was held of one GPU, which may be in the fleet still.
+    pub(crate) fn of(held: &Holding, fleet: &Fleet, prices: JobPrices) -> Self {
+        let key = held.group.as_deref().unwrap_or_default();
+        let gpu = fleet.get(key);
         Self {
-            gpu: held.group.as_deref().unwrap_or_default().to_owned(),
+            gpu: key.to_owned(),
             hostname: held.nodes.last().map(ToString::to_string),
             model: held.models.last().map(ToString::to_string),
+            index: gpu.and_then(|gpu| gpu.identity.index),
+            memory_mb: gpu.and_then(|gpu| memory_mb(gpu)),
+            known_gpu_hours: held.sums.known_s().map(hours),
             sums: JobSums::of(&held.sums, prices),
         }
     }

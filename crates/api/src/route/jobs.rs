@@ -342,7 +342,9 @@ impl Ask for JobAsk {
             view.now_ns(),
         )
         .await?;
-        view.render(ask::joined(missing, unread), move |view, missing| {
+        let Part { answer: fleet, missing: lost } = view.history.fleet().await?;
+        let missing = ask::joined(ask::joined(missing, unread), lost);
+        view.render(missing, move |view, missing| {
             let until_ns = self.range.until_ns(view.now_ns(), USE_REUSED_NS);
             let told = told.of(&whole);
             // In what could not be read it may have worked.
@@ -350,7 +352,7 @@ impl Ask for JobAsk {
             let detail = JobDetail {
                 job: JobUse::of(&whole, told.as_ref(), is_current, view.prices),
                 advice: told_whole.and_then(|told| advice::advice(&groups, told, start_ns)),
-                gpus: groups.iter().map(|one| JobGpu::of(one, view.prices)).collect(),
+                gpus: groups.iter().map(|one| JobGpu::of(one, &fleet, view.prices)).collect(),
                 interpolated: whole.sums.is_interpolated(),
                 start: Moment(start_ns),
                 end: Moment(end_ns),

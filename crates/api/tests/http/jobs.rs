@@ -294,6 +294,13 @@ async fn one_job_has_its_gpus_by_host_with_what_it_used_of_each() {
         (&works["gpu"], &works["hostname"], &works["model"]),
         (&json!("GPU-0"), &json!("sim-node-01"), &json!(H100))
     );
+    assert_eq!((&works["index"], &works["memory_mb"]), (&json!(0), &Value::Null));
+    near(&works["known_gpu_hours"], 59.0 / 60.0);
+    let read = [("memory_total_mb", 81_559.0)];
+    world.append(rows(&[(gpu("GPU-0", "sim-node-01", 0, H100), 1, &read)])).await;
+    let again = world.ok("/api/v1/jobs/train-1").await;
+    let [works_too, parks_too] = [0, 1].map(|at| &again["gpus"][at]["memory_mb"]);
+    assert_eq!((works_too, parks_too), (&json!(81_559), &Value::Null));
     assert_eq!((&parks["gpu"], &parks["hostname"]), (&json!("GPU-1"), &json!("sim-node-02")));
     near(&works["wasted_gpu_hours"], 29.5 / 60.0);
     near(&parks["wasted_gpu_hours"], 59.0 / 60.0);
@@ -324,7 +331,7 @@ async fn a_job_whose_gpu_somebody_else_has_now_does_not_run_any_more() {
     let mut ledger = Ledger::default();
     let mut told = Vec::new();
     for minute in (0..60).rev() {
-        let job = if minute < 20 { "new" } else { "old" };
+        let job = if minute < 3 { "new" } else { "old" };
         let samples = [(of(job, "east"), 60 * minute, busy), (of("old", "west"), 60 * minute, busy)];
         ledger.add(&rows(&samples), &Shared(""));
         told.extend(ledger.due());
@@ -347,6 +354,9 @@ async fn a_job_whose_gpu_somebody_else_has_now_does_not_run_any_more() {
     assert_eq!(past["jobs"][0]["running"], Value::Null);
     // Of two clusters with a job of one name the one that is meant must be said.
     assert_eq!(world.get("/api/v1/jobs/old").await.status, 400);
+    let east = world.ok("/api/v1/jobs/old?cluster=east").await;
+    assert_eq!(east["job"]["running"], false, "the rows of others say so");
     let west = world.ok("/api/v1/jobs/old?cluster=west").await;
+    assert_eq!(west["job"]["running"], true);
     assert_eq!((&west["job"]["cluster"], &west["gpus"][0]["gpu"]), (&json!("west"), &json!("GPU-west")));
 }

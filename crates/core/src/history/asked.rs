@@ -140,7 +140,13 @@ pub async fn holdings(
     check_use(&UseQuery::of(query.start_ns, query.end_ns))?;
     let mut held = Holdings::of(&query);
     let (from_ns, until_ns) = held.rows_ns();
+    let of_holder = query.holding_text().map(|(column, text)| {
+        let test = TextTest::Is(vec![Arc::from(text)]);
+        Matcher { column, test }
+    });
+    let is_selected = of_holder.is_some();
     let rows = RowsQuery {
+        selector: Selector::new(of_holder.into_iter().collect()).map_err(QueryError::failed)?,
         gpus: query.gpus,
         start_ns: Some(from_ns),
         end_ns: Some(until_ns),
@@ -151,7 +157,21 @@ pub async fn holdings(
         Ok(())
     });
     let max = rows_max as u64;
-    let missing = taking.await?.ok_or(QueryError::TooManyRows { rows: max.saturating_add(1), max })?;
+    let too_many = || QueryError::TooManyRows { rows: max.saturating_add(1), max };
+    let mut missing = taking.await?.ok_or_else(too_many)?;
+    let (gpus, (from_ns, until_ns)) = held.last_rows();
+    // Without a selector all rows were read.
+    if is_selected && !gpus.is_empty() {
+        let (start_ns, end_ns) = (Some(from_ns), Some(until_ns));
+        let rows = RowsQuery { gpus, start_ns, end_ns, ..RowsQuery::of(Table::GpuUsage, 0) };
+        let taking = each_page(history, &rows, rows_max, |batch| {
+            held.add_last(batch);
+            Ok(())
+        });
+        missing.extend(taking.await?.ok_or_else(too_many)?);
+        missing.sort_unstable();
+        missing.dedup();
+    }
     Ok(Part { answer: held.finish(), missing })
 }
 

@@ -34,6 +34,25 @@ pub struct HoldingsQuery {
     pub holder: Option<Arc<str>>,
 }
 
+impl HoldingsQuery {
+    /// A column and the text that all rows of the holder have there who is asked for; none: all holders are, or it is a user, whom no column
+    /// names.
+    pub fn holding_text(&self) -> Option<(IdentityColumn, &str)> {
+        let (kind, name) = self.holder.as_deref()?.split_once(':')?;
+        let (column, text) = match kind {
+            "job" => (IdentityColumn::Job, name),
+            "pod" => {
+                let mut parts = name.split('/');
+                let pod = parts.nth(1)?;
+                // Of another name its parts are not known.
+                (parts.count() == 1).then_some((IdentityColumn::Pod, pod))?
+            }
+            _ => return None,
+        };
+        (!text.is_empty()).then_some((column, text))
+    }
+}
+
 /// By what the use of holders is put together.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum HoldingGroup {
@@ -264,6 +283,30 @@ impl Holdings {
         }
     }
 
+    /// The GPUs of the holders so far, and the times of the rows of all holders that say who has them still.
+    pub fn last_rows(&self) -> (Vec<Arc<str>>, (i64, i64)) {
+        let gpus: BTreeSet<Arc<str>> = self.held.values().flat_map(|one| one.gpus.keys().cloned()).collect();
+        let from_ns = hour_of(self.end_ns.saturating_sub(HOLDINGS_TRAIL_NS));
+        (gpus.into_iter().collect(), (from_ns, self.end_ns))
+    }
+
+    /// Takes these rows: of a holder whose GPU somebody else has by a later one, it is known that it has lost it.
+    pub fn add_last(&mut self, batch: &Batch) {
+        let columns = HeldColumns::of(batch);
+        for row in 0..batch.rows() {
+            let is_seen = held_text(columns.holder, row).is_some_and(|holder| holder != UNOBSERVED);
+            let last = columns.as_of_ns(row).zip(batch.identity(row).key()).filter(|_| is_seen);
+            if let Some((as_of_ns, gpu)) = last {
+                self.note_last(&gpu, as_of_ns);
+            }
+        }
+    }
+
+    fn note_last(&mut self, gpu: &Arc<str>, as_of_ns: i64) {
+        let last_ns = self.last_ns.entry(Arc::clone(gpu)).or_insert(as_of_ns);
+        *last_ns = as_of_ns.max(*last_ns);
+    }
+
     /// The part of an hour, as far as it is added up, that lies in the range; none: nothing of it.
     fn part_of(&self, (from_ns, until_ns): (i64, i64)) -> Option<f64> {
         let whole_ns = until_ns.saturating_sub(from_ns);
@@ -284,8 +327,7 @@ impl Holdings {
             NOBODY => self.nobody.add(&row.sums),
             _ => {}
         }
-        let last_ns = self.last_ns.entry(Arc::clone(gpu)).or_insert(row.as_of_ns);
-        *last_ns = row.as_of_ns.max(*last_ns);
+        self.note_last(gpu, row.as_of_ns);
         let is_asked = self.holder.as_deref().is_none_or(|asked| asked == row.holder);
         if row.holder == NOBODY || !is_asked {
             return;
@@ -425,6 +467,11 @@ impl HoldingSums {
             memory_max_mb,
             interpolated_s: if part < 1.0 { held_s } else { 0.0 },
         }
+    }
+
+    /// Seconds in which the utilisation is known; none where it never is.
+    pub fn known_s(&self) -> Option<f64> {
+        self.wasted_s.zip(self.busy_s).map(|(wasted_s, busy_s)| wasted_s + busy_s)
     }
 
     /// Whether a part of an hour was asked for.

@@ -42,10 +42,9 @@ pub(super) fn advice(gpus: &[Holding], job: &BatchJob, range_start_ns: i64) -> O
 
 /// Whether it is known of a GPU that it did nothing while a job of this length had it for itself.
 fn did_nothing(sums: &HoldingSums, length_s: f64) -> bool {
-    let known_s = sums.wasted_s.zip(sums.busy_s).map(|(wasted_s, busy_s)| wasted_s + busy_s);
     let is_idle = sums
         .idle_s
-        .zip(known_s)
+        .zip(sums.known_s())
         .is_some_and(|(idle_s, known_s)| known_s >= SEEN_SHARE * length_s && idle_s >= known_s - SAME_S);
     is_idle && sums.shared_s <= 0.0 && sums.memory_max_mb.is_some_and(|used_mb| used_mb <= MEMORY_MAX_MB)
 }
