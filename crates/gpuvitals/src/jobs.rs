@@ -157,7 +157,7 @@ fn top_path(asked: &TopFlags) -> Result<String, Failure> {
     ))
 }
 
-/// Heads and fields of the sums; those without a value in any line are left out where the flag says so.
+/// Heads and fields of the sums, in the order of the API; those without a value in any line are left out where the flag says so.
 const SUMS: [(&str, &str, bool); 13] = [
     ("GPU HOURS", "held_gpu_hours", false),
     ("BUSY", "busy_gpu_hours", false),
@@ -165,13 +165,13 @@ const SUMS: [(&str, &str, bool); 13] = [
     ("THROTTLED", "throttled_gpu_hours", false),
     ("SHARED", "shared_gpu_hours", false),
     ("KWH", "energy_kwh", false),
+    ("MAX W", "power_max_w", true),
+    ("MAX °C", "temperature_max_c", true),
+    ("MAX MB", "memory_max_mb", true),
     ("COST", "cost", true),
     ("WASTED COST", "wasted_cost", true),
     ("ENERGY COST", "energy_cost", true),
     ("CO2 KG", "carbon_kg", true),
-    ("MAX W", "power_max_w", true),
-    ("MAX °C", "temperature_max_c", true),
-    ("MAX MB", "memory_max_mb", true),
 ];
 /// Heads and fields of what the batch system told; those without a value in any line are left out.
 const ABOUT: [(&str, &str); 8] = [
@@ -335,6 +335,15 @@ mod tests {
     fn answer(jobs: &[Value]) -> Value {
         let nobody = json!({"held_gpu_hours": 3.0, "energy_kwh": null});
         json!({"jobs": jobs, "total": jobs.len(), "nobody": nobody, "unobserved_gpu_hours": 0.25, "interpolated": false})
+    }
+
+    #[test]
+    fn sums_stand_in_the_order_of_the_api() {
+        let document = include_str!("../../../api/openapi.yaml");
+        let (_, from_sums) = document.split_once("\n    JobSums:\n").unwrap();
+        let place = |field: &str| from_sums.find(&format!("\n        {field}:\n")).unwrap();
+        assert!(SUMS.map(|(_, field, _)| place(field)).is_sorted());
+        assert!(waste::NUMBERS.map(|(_, field, _)| place(field)).is_sorted());
     }
 
     #[test]

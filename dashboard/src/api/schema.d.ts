@@ -2138,18 +2138,13 @@ export interface components {
             /** @description Its GPUs, the slowest first. */
             gpus: components["schemas"]["JobMember"][];
         };
-        /** @description Sums of what was used. */
+        /** @description Sums of what was used, in the order in which they are shown wherever some of them stand beside each other. */
         JobSums: {
             /**
              * Format: double
              * @description Hours of GPUs; of a GPU that several hold at once its part, by `share` of its rows of `gpu_usage`.
              */
             held_gpu_hours: number;
-            /**
-             * Format: double
-             * @description The part of them in which somebody else had the GPU too.
-             */
-            shared_gpu_hours: number;
             /**
              * Format: double
              * @description These hours times the utilisation; null where that is not known.
@@ -2167,9 +2162,14 @@ export interface components {
             idle_gpu_hours: number | null;
             /**
              * Format: double
-             * @description The part of them in which a limit held the clocks down; null where that is not known.
+             * @description The part of the held hours in which a limit held the clocks down; null where that is not known.
              */
             throttled_gpu_hours: number | null;
+            /**
+             * Format: double
+             * @description The part of the held hours in which somebody else had the GPU too.
+             */
+            shared_gpu_hours: number;
             /**
              * Format: double
              * @description Energy in kWh; null without power and counter.

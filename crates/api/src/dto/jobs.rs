@@ -156,21 +156,21 @@ pub(crate) struct JobGpu {
     pub(crate) sums: JobSums,
 }
 
-/// Sums of what was used.
+/// Sums of what was used, in the order in which they are shown wherever some of them stand beside each other.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct JobSums {
     /// Hours of GPUs; of a GPU that several hold at once its part, by `share` of its rows of `gpu_usage`.
     pub(crate) held_gpu_hours: f64,
-    /// The part of them in which somebody else had the GPU too.
-    pub(crate) shared_gpu_hours: f64,
     /// These hours times the utilisation; null where that is not known.
     pub(crate) busy_gpu_hours: Option<f64>,
     /// The rest of the hours whose utilisation is known: held for nothing. Null where that is not known.
     pub(crate) wasted_gpu_hours: Option<f64>,
     /// The part of the hours in which the GPU did nothing; null where the utilisation is not known.
     pub(crate) idle_gpu_hours: Option<f64>,
-    /// The part of them in which a limit held the clocks down; null where that is not known.
+    /// The part of the held hours in which a limit held the clocks down; null where that is not known.
     pub(crate) throttled_gpu_hours: Option<f64>,
+    /// The part of the held hours in which somebody else had the GPU too.
+    pub(crate) shared_gpu_hours: f64,
     /// Energy in kWh; null without power and counter.
     pub(crate) energy_kwh: Option<f64>,
     /// Energy of the time in which the GPUs did nothing, kWh; null without any.
@@ -289,11 +289,11 @@ impl JobSums {
         let times = |price: Option<f64>, amount: Option<f64>| price.zip(amount).map(|(price, it)| price * it);
         Self {
             held_gpu_hours,
-            shared_gpu_hours: hours(sums.shared_s),
             busy_gpu_hours: sums.busy_s.map(hours),
             wasted_gpu_hours,
             idle_gpu_hours: sums.idle_s.map(hours),
             throttled_gpu_hours: sums.throttled_s.map(hours),
+            shared_gpu_hours: hours(sums.shared_s),
             energy_kwh,
             idle_energy_kwh: sums.idle_joules.map(kwh),
             power_max_w: sums.power_max_w,

@@ -51,6 +51,7 @@ const BY_GROUP: &str = "group";
 /// A number by which they are put in order; none: not known.
 type Measure = fn(&HoldingSums) -> Option<f64>;
 
+/// Orders by sums, in the order of [`JobSums`].
 const ORDERS: [(&str, Measure); 3] = [
     ("held_gpu_hours", |sums| Some(sums.held_s)),
     ("wasted_gpu_hours", |sums| sums.wasted_s),
@@ -415,4 +416,18 @@ fn check(held: &HoldingsAnswer, uses: &[GpuUse]) -> JobCheck {
         }
     }
     JobCheck::of(&sums, (own_s, own_joules), (gpus, without_sums))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::JobPrices;
+
+    #[test]
+    fn orders_stand_as_the_sums_do() {
+        let sums =
+            serde_json::to_string(&JobSums::of(&HoldingSums::default(), JobPrices::default())).unwrap();
+        let places = ORDERS.map(|(name, _)| sums.find(&format!("\"{name}\"")).unwrap());
+        assert!(places.is_sorted(), "{sums}");
+    }
 }

@@ -87,8 +87,9 @@ fn write(file: &Path, page: &str) -> Result<(), Failure> {
     fresh.put().map(drop).map_err(failed)
 }
 
-/// Numbers of a line: heads for people and for programs, and whether the column is left out where no line has a value.
-const NUMBERS: [(&str, &str, bool); 7] = [
+/// Numbers of a line, in the order of the API: heads for people and for programs, and whether the column is left out where no line has a
+/// value.
+pub(super) const NUMBERS: [(&str, &str, bool); 7] = [
     ("GPU HOURS", "held_gpu_hours", false),
     ("BUSY", "busy_gpu_hours", false),
     ("WASTED", "wasted_gpu_hours", false),
