@@ -1,6 +1,7 @@
 //! The alerts: one for each kind of condition, and those on what a single value does not show.
 
 mod gpus;
+mod jobs;
 mod services;
 
 use std::fmt::Write;
@@ -56,9 +57,10 @@ pub(crate) struct Shown {
 }
 
 /// The groups of rules by name.
-pub(crate) const GROUPS: [(&str, Alerts); 3] = [
+pub(crate) const GROUPS: [(&str, Alerts); 4] = [
     ("gpuvitals-conditions", conditions),
     ("gpuvitals-gpus", gpus::all),
+    ("gpuvitals-jobs", jobs::all),
     ("gpuvitals-pipeline", services::all),
 ];
 
@@ -208,6 +210,7 @@ fn each_alert_says_what_to_do() {
         let title = match group {
             "gpuvitals-conditions" => "Conditions of a GPU",
             "gpuvitals-gpus" => "GPUs over time",
+            "gpuvitals-jobs" => "Jobs",
             _ => "Services",
         };
         writeln!(out, "\n## {title}").unwrap();
