@@ -10,7 +10,7 @@ use crate::lab::{Lab, Opened, SimRow, gpu_seconds};
 use crate::score::percent;
 
 /// The first host's jobs have the simulated fleet's own faults.
-const FIRST_HOST: &str = "sim-node-0001";
+pub(crate) const FIRST_HOST: &str = "sim-node-0001";
 /// A job has worked for so long when its story begins; it lives for 14 to 20 minutes.
 const WORKED_NS: i64 = 8 * MINUTE_NS;
 /// A job whose story was shorter proves nothing.
@@ -55,7 +55,7 @@ const ACTIVITIES: [&str; 4] =
     ["tensor_active_ratio", "sm_active_ratio", "dram_active_ratio", "memory_utilization_pct"];
 
 /// Busy with so much of its power's limit, and so much of its activity.
-fn works(row: &mut SimRow, power: f64, activity: f64) {
+pub(crate) fn works(row: &mut SimRow, power: f64, activity: f64) {
     let limit = row.get("power_limit_w");
     row.set("utilization_pct", 100.0);
     row.set("power_w", (limit * power).round());
@@ -64,7 +64,7 @@ fn works(row: &mut SimRow, power: f64, activity: f64) {
     }
 }
 
-fn rests(row: &mut SimRow) {
+pub(crate) fn rests(row: &mut SimRow) {
     let limit = row.get("power_limit_w");
     row.set("utilization_pct", 0.0);
     row.set("power_w", (limit * 0.17).round());

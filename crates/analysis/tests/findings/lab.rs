@@ -15,6 +15,7 @@ use gpuvitals_inputs::simulated::{SimConfig, SimPace, Simulated};
 
 use crate::faults::{Fault, Target, Trouble};
 use crate::jobs::Jobs;
+use crate::stalls::Stalls;
 
 const GPUS: usize = 64;
 const TICK_NS: i64 = 10_000_000_000;
@@ -83,6 +84,8 @@ pub(crate) struct Lab {
     open: HashMap<String, usize>,
     /// What befalls jobs, if that is what it is about.
     pub(crate) jobs: Option<Jobs>,
+    /// Jobs that stall or only rest, if it is about these.
+    pub(crate) stalls: Option<Stalls>,
     pub(crate) gpu_ticks: u64,
 }
 
@@ -108,6 +111,7 @@ impl Lab {
             opened: Vec::new(),
             open: HashMap::new(),
             jobs: None,
+            stalls: None,
             gpu_ticks: 0,
         }
     }
@@ -121,6 +125,9 @@ impl Lab {
             self.gpu_ticks += batch.rows() as u64;
             if let Some(jobs) = &mut self.jobs {
                 (0..batch.rows()).for_each(|row| jobs.meet(&batch.identity(row), now_ns));
+            }
+            if let Some(stalls) = &mut self.stalls {
+                (0..batch.rows()).for_each(|row| stalls.meet(&batch.identity(row)));
             }
             for batch in self.with_faults(batch, now_ns) {
                 self.take(batch);
@@ -144,7 +151,7 @@ impl Lab {
 
     /// The rows of sound GPUs as they are, and those of the others.
     fn with_faults(&self, batch: Batch, now_ns: i64) -> Vec<Batch> {
-        if now_ns < self.fault_ns && self.jobs.is_none() {
+        if now_ns < self.fault_ns && self.jobs.is_none() && self.stalls.is_none() {
             return vec![batch];
         }
         let mut builder = BatchBuilder::new(Table::GpuEvents);
@@ -153,13 +160,18 @@ impl Lab {
             let identity = batch.identity(row);
             let faults: Vec<_> = self.troubles.iter().filter(|trouble| trouble.is_of(&identity)).collect();
             let jobs = self.jobs.as_ref().filter(|jobs| jobs.has(&identity));
-            sound.push(faults.is_empty() && jobs.is_none());
-            if faults.is_empty() && jobs.is_none() {
+            let stalls = self.stalls.as_ref().filter(|stalls| stalls.has(&identity));
+            let is_sound = faults.is_empty() && jobs.is_none() && stalls.is_none();
+            sound.push(is_sound);
+            if is_sound {
                 continue;
             }
             let values = batch.metrics().filter_map(|(id, column)| Some((id, column.value(row)?.as_f64())));
             let age_s = gpu_seconds(now_ns - self.fault_ns);
             let mut changed = SimRow { identity, values: values.collect(), age_s };
+            if let Some(stalls) = stalls {
+                stalls.tell(&mut changed, now_ns);
+            }
             let is_told = jobs.is_none_or(|jobs| jobs.tell(&mut changed, now_ns));
             if is_told && faults.iter().all(|trouble| (trouble.fault.change)(&mut changed)) {
                 let who = builder.intern(&changed.identity);

@@ -11,6 +11,7 @@ mod faults;
 mod jobs;
 mod lab;
 mod score;
+mod stalls;
 
 use faults::FAULTS;
 use gpuvitals_analysis::findings::KINDS;
@@ -18,6 +19,7 @@ use gpuvitals_core::time::MINUTE_NS;
 use jobs::{JobScore, Jobs};
 use lab::Lab;
 use score::Score;
+use stalls::{StallScore, Stalls};
 
 /// Faults of one run: each on a GPU or node of its own.
 const FAULTS_OF_A_RUN: usize = 5;
@@ -95,8 +97,32 @@ fn jobs_that_stand_still_are_named_and_others_are_left_alone() {
     if is_long && std::env::var_os("UPDATE").is_some() {
         score::put("jobs", &table, true);
     }
-    let at_least = |(part, whole): (usize, usize), hundredths: usize| part * 100 >= whole * hundredths;
     assert!(at_least(score.recall(), 95), "{table}");
     assert!(at_least(score.precision(), 99), "{table}");
     assert!(at_least(score.firsts(), 80), "{table}");
+}
+
+#[test]
+fn jobs_that_have_stalled_are_named_and_those_that_only_rest_are_left_alone() {
+    let is_long = std::env::var_os("GPUVITALS_TEST_LONG").is_some();
+    let mut score = StallScore::default();
+    let seeds = if is_long { 200 } else { 8 };
+    for seed in 1..=seeds {
+        let mut lab = Lab::new(seed, &[], 0);
+        lab.stalls = Some(Stalls::new(seed));
+        // A story begins after 25 minutes, and none that stalls needs more than 30 to be seen.
+        lab.run(60 * MINUTE_NS);
+        score.add(&lab);
+    }
+    let table = score.table();
+    eprintln!("{table}");
+    let (told, stories) = score.stories();
+    assert_eq!(told, stories, "{table}");
+    assert!(at_least(score.recall(), 95), "{table}");
+    assert!(at_least(score.precision(), 99), "{table}");
+}
+
+/// Whether so many of a whole are at least so many hundredths of it.
+fn at_least((part, whole): (usize, usize), hundredths: usize) -> bool {
+    part * 100 >= whole * hundredths
 }
