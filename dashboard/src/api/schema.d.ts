@@ -2025,12 +2025,57 @@ export interface components {
              */
             interpolated_pct: number | null;
         };
+        /** @description What the batch system told of a job. */
+        AboutJob: {
+            /** @description Name that its user gave it; null: not known. */
+            name: string | null;
+            /** @description Its user, a number where `api.hide_users` is set; null: not known. */
+            user: string | null;
+            /**
+             * Format: int64
+             * @description Number of its user on the host; null: not known.
+             */
+            uid: number | null;
+            /** @description Account that it is charged to; null: not known. */
+            account: string | null;
+            /** @description Queue or partition that it ran in; null: not known. */
+            queue: string | null;
+            /** @description Its array and its place there, `ARRAY_TASK`; null: it is of none. */
+            array_task: string | null;
+            /** @description When it began; null: not known. */
+            start: null | components["schemas"]["Moment"];
+            /** @description When it ended; null: it runs, or that is not known. */
+            end: null | components["schemas"]["Moment"];
+            /** @description `running` or `ended`; null: nobody has told of it for long. */
+            state: string | null;
+            /** @description How it ended, `CODE:SIGNAL`; null: it runs, or that is not known. */
+            exit_code: string | null;
+        };
+        /** @description What a job that is over could have done without. */
+        JobAdvice: {
+            /**
+             * @description In words.
+             * @example 2 of 8 GPUs never passed 1 %; with 6 this job would have saved 31.2 GPU hours
+             */
+            text: string;
+            /** @description How many GPUs it had. */
+            gpus: number;
+            /** @description How many of them did nothing from its begin to its end. */
+            idle_gpus: number;
+            /**
+             * Format: double
+             * @description Hours that it held these.
+             */
+            saved_gpu_hours: number;
+        };
         /** @description What one job or pod used in a range of time, in all and of each GPU. */
         JobDetail: {
             /** @description In all. */
             job: components["schemas"]["JobUse"];
             /** @description Of each GPU, by host. */
             gpus: components["schemas"]["JobGpu"][];
+            /** @description What it could have done without; missing where that is not safe to say. */
+            advice?: components["schemas"]["JobAdvice"];
             /** @description Whether the range begins or ends within an hour: then of that hour a part is taken that is as long. */
             interpolated: boolean;
             /** @description First instant. */
@@ -2240,6 +2285,8 @@ export interface components {
             gpus: number;
             /** @description The hosts of its GPUs. */
             hosts: string[];
+            /** @description What the batch system told of the job; missing if it is none, or several, or nothing was told. */
+            about?: components["schemas"]["AboutJob"];
         };
         /** @description How many GPUs or hosts have which judgement. */
         JudgementCounts: {

@@ -15,6 +15,15 @@ export type JobList = Schemas["JobList"];
 export const HOLDERS = ["namespace", "job", "pod", "node"] as const;
 export type Holder = (typeof HOLDERS)[number];
 
+/** By what the sums that agents make are put together. */
+export const LEDGERS = ["holder", "user"] as const;
+export type Ledger = (typeof LEDGERS)[number];
+
+export interface LedgerAsk {
+  readonly by: Ledger;
+  readonly range: UsageRange;
+}
+
 /** The server's limit on the groups of one answer. */
 const GROUPS_MAX = 10_000;
 
@@ -65,16 +74,36 @@ export function usageQuery({ by, range }: UsageAsk) {
   });
 }
 
-/** What each holder used, by the sums that agents make of every sample. */
-export function jobsQuery(range: UsageRange) {
+/** What each holder or user used, by the sums that agents make of every sample. */
+export function jobsQuery({ by, range }: LedgerAsk) {
   return queryOptions({
-    queryKey: ["jobs", range],
+    queryKey: ["jobs", by, range],
     queryFn: async ({ signal }) => {
       const span = spanOf(range);
-      const answer = await api.GET("/api/v1/jobs", { params: { query: { ...timesOf(span), limit: GROUPS_MAX } }, signal });
+      const answer = await api.GET("/api/v1/jobs", { params: { query: { by, ...timesOf(span), limit: GROUPS_MAX } }, signal });
       return { span, list: dataOf(answer), partial: partialOf(answer) };
     },
     refetchInterval: everyMs(range),
     placeholderData: keepPreviousData,
+  });
+}
+
+/** A job or pod in a range, as the list of them names both. */
+export interface JobAsk {
+  readonly holder: string;
+  readonly cluster: string | null;
+  readonly start: string;
+  readonly end: string;
+}
+
+/** What a job that is over could have done without; null: that is not safe to say. */
+export function adviceQuery({ holder, cluster, start, end }: JobAsk) {
+  return queryOptions({
+    queryKey: ["advice", holder, cluster, start, end],
+    queryFn: async ({ signal }) => {
+      const query = { start, end, ...(cluster === null ? {} : { cluster }) };
+      const answer = await api.GET("/api/v1/jobs/{id}", { params: { path: { id: holder }, query }, signal });
+      return dataOf(answer).advice?.text ?? null;
+    },
   });
 }

@@ -1,5 +1,5 @@
 import { useMemo } from "react";
-import type { JobList } from "../../api/usage";
+import type { JobList, Ledger } from "../../api/usage";
 import { List } from "../../parts/columns";
 import { kwh } from "../../parts/energy";
 import { Pages, useListKeys } from "../../parts/list";
@@ -9,13 +9,14 @@ import { Tile, TILES } from "../../parts/tiles";
 import { UnreadNotice } from "../../parts/UnreadNotice";
 import { ABSENT, formatNumber, shareOf } from "../../shared/format";
 import { Empty } from "../../shared/states";
-import { HOLDER_LIST } from "./holderList";
+import { LEDGER_LISTS } from "./holderList";
 import { costOf, holdersOf } from "./holders";
 import { hours, percent } from "./usage";
 
 const MOST_WASTED = "-wasted";
 
 interface HolderUseProps {
+  readonly by: Ledger;
   readonly list: JobList;
   readonly price: number | null;
   readonly sort: string;
@@ -25,10 +26,11 @@ interface HolderUseProps {
   readonly onSort: (sort: string) => void;
 }
 
-/** What each job and pod used by the sums that agents make of every sample, and below the time in which nobody had the GPUs. */
-export function HolderUse({ list, price, sort: asked, page: askedPage, pathOf, onSort }: HolderUseProps) {
-  const sort = knownSort(HOLDER_LIST.columns, asked, MOST_WASTED);
-  const rows = useMemo(() => inOrder(holdersOf(list.jobs, price), HOLDER_LIST.columns, sort), [list, price, sort]);
+/** What each job and pod or each user used by the sums that agents make of every sample, and below the time in which nobody had the GPUs. */
+export function HolderUse({ by, list, price, sort: asked, page: askedPage, pathOf, onSort }: HolderUseProps) {
+  const of = LEDGER_LISTS[by];
+  const sort = knownSort(of.columns, asked, MOST_WASTED);
+  const rows = useMemo(() => inOrder(holdersOf(list, by, price), of.columns, sort), [list, by, of, price, sort]);
   const { shown, page, hasNext } = pageOf(rows, askedPage);
   const paging = { page, hasNext, pathOf };
   useListKeys(paging);
@@ -46,11 +48,11 @@ export function HolderUse({ list, price, sort: asked, page: askedPage, pathOf, o
   const isPriced = rows.some(({ cost }) => cost !== null);
   return (
     <>
-      <Totals list={list} price={price} />
+      <Totals by={by} list={list} price={price} />
       {rows.length > 0 && (
         <div className="mt-3">
-          <UnreadNotice unread={unreadSort(HOLDER_LIST.columns, asked)} />
-          <List of={HOLDER_LIST} rows={shown} without={isPriced ? [] : ["cost"]} sort={sort} onSort={onSort} whole={rows} />
+          <UnreadNotice unread={unreadSort(of.columns, asked)} />
+          <List of={of} rows={shown} without={isPriced ? [] : ["cost"]} sort={sort} onSort={onSort} whole={rows} />
         </div>
       )}
       <Pages {...paging} size={PAGE_SIZE} total={rows.length} />
@@ -71,13 +73,21 @@ export function HolderUse({ list, price, sort: asked, page: askedPage, pathOf, o
   );
 }
 
-function Totals({ list: { whole, total }, price }: { readonly list: JobList; readonly price: number | null }) {
+interface TotalsProps {
+  readonly by: Ledger;
+  readonly list: JobList;
+  readonly price: number | null;
+}
+
+const WHO: Readonly<Record<Ledger, string>> = { holder: "jobs and pods", user: "users" };
+
+function Totals({ by, list: { whole, total }, price }: TotalsProps) {
   const wasted = shareOf(whole.wasted_gpu_hours, whole.held_gpu_hours);
   const cost = costOf(whole, price);
   return (
     <dl className={TILES} aria-label="All together">
       <Tile name="Held" value={hours(whole.held_gpu_hours)}>
-        <span className="ml-1.5 text-xs text-faint">by {formatNumber(total)} jobs and pods</span>
+        <span className="ml-1.5 text-xs text-faint">by {formatNumber(total)} {WHO[by]}</span>
       </Tile>
       <Tile name="Busy" value={hours(whole.busy_gpu_hours)} />
       <Tile name="Wasted" value={hours(whole.wasted_gpu_hours)}>

@@ -99,6 +99,36 @@ describe("jobs and namespaces", () => {
       expect(screen.getByRole("columnheader", { name: "Holder" })).toBeTruthy();
     });
 
+    it("says who ran a job, and of one that is over on request what it could have done without", async () => {
+      const told = { name: "train", user: "kim", uid: 1001, account: "ml", queue: null, array_task: null, start: null, end: null, state: "ended", exit_code: "0:0" };
+      const runs = { ...told, user: "lee", state: "running", exit_code: null };
+      const text = "2 of 8 GPUs never passed 1 %; with 6 this job would have saved 31.2 GPU hours";
+      const mock = mockApi({
+        "/api/v1/hosts": now(),
+        [LEDGER]: ledger([holder("job:7", { about: told }), holder("job:8", { about: runs })], { start: "2026-11-20T15:00:00Z", end: "2026-11-20T16:00:00Z" }),
+        [`${LEDGER}/job%3A7`]: ok({ job: holder("job:7"), gpus: [], advice: { text, gpus: 8, idle_gpus: 2, saved_gpu_hours: 31.2 }, interpolated: false, start: "", end: "" }),
+      });
+      renderAt("/jobs?by=holder");
+      expect(await screen.findByText("train, kim, ml, ended with 0:0")).toBeTruthy();
+      expect(screen.getByText("train, lee, ml, running")).toBeTruthy();
+      const wanted = screen.getAllByRole("button", { name: /^Advice on/ });
+      expect(wanted.map((button) => button.textContent)).toEqual(["Advice on job:7"]);
+      expect(mock.asked.some(({ path }) => path.startsWith(`${LEDGER}/`))).toBe(false);
+      await userEvent.click(screen.getByRole("button", { name: "Advice on job:7" }));
+      expect(await screen.findByText(`${text}.`)).toBeTruthy();
+      expect(mock.asked.find(({ path }) => path.startsWith(`${LEDGER}/`))?.params.get("start")).toBe("2026-11-20T15:00:00Z");
+    });
+
+    it("has the waste of each user, and of those whose user nobody told", async () => {
+      const mock = mockApi({ "/api/v1/hosts": now(), [LEDGER]: ledger([holder("kim", { holder: null, job: null }), holder("", { group: null, holder: null, job: null })]) });
+      renderAt("/jobs?by=user");
+      expect((await screen.findByText("kim")).closest("a")).toBeNull();
+      expect(screen.getByText("user not told")).toBeTruthy();
+      expect(screen.getByRole("columnheader", { name: "User" })).toBeTruthy();
+      expect(screen.getByText("by 2 users")).toBeTruthy();
+      expect(mock.asked.find(({ path }) => path === LEDGER)?.params.get("by")).toBe("user");
+    });
+
     it("has the cost of the waste at the price that is typed, or else at that of the server", async () => {
       const mock = mockApi({ "/api/v1/hosts": now(), [LEDGER]: ledger([holder("job:7")]) });
       const { unmount } = renderAt("/jobs?by=holder&price=2");

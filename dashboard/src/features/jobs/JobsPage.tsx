@@ -2,7 +2,7 @@ import { useQuery } from "@tanstack/react-query";
 import { useEffect, useMemo, useRef, useState } from "react";
 import type { Schemas } from "../../api/client";
 import { hostsQuery } from "../../api/queries";
-import { jobsQuery, usageQuery, type Holder } from "../../api/usage";
+import { HOLDERS, jobsQuery, LEDGERS, usageQuery, type Holder } from "../../api/usage";
 import { anchorOf, askedRange } from "../../parts/range";
 import { useAddress } from "../../shared/address";
 import { ABSENT, formatNumber, shareOf } from "../../shared/format";
@@ -25,7 +25,7 @@ import { byName, hours, percent, rowsOf, wholeOf, type UsageRow } from "./usage"
 import { USAGE_LISTS } from "./usageList";
 
 const MOST_WASTE = "-idle";
-const NAMES: Readonly<Record<Group, string>> = { holder: "Holders", namespace: "Namespaces", job: "Jobs", pod: "Pods", node: "Nodes" };
+const NAMES: Readonly<Record<Group, string>> = { holder: "Holders", user: "Users", namespace: "Namespaces", job: "Jobs", pod: "Pods", node: "Nodes" };
 
 /** Who used how many GPU hours and how much energy, and who held GPUs for nothing: the most waste first. */
 export function JobsPage() {
@@ -35,10 +35,11 @@ export function JobsPage() {
   const anchor = anchorOf(hosts.data?.hosts ?? [], now);
   const range = askedRange(state.range, anchor);
   const isKnown = hosts.data !== undefined || hosts.isError;
-  const isByHolder = state.by === "holder";
-  const usage = useQuery({ ...usageQuery({ by: isByHolder ? "namespace" : state.by, range }), enabled: isKnown && !isByHolder });
-  const jobs = useQuery({ ...jobsQuery(range), enabled: isKnown && isByHolder });
-  const answer = isByHolder ? jobs : usage;
+  const ledger = LEDGERS.find((by) => by === state.by);
+  const holder = HOLDERS.find((by) => by === state.by);
+  const usage = useQuery({ ...usageQuery({ by: holder ?? "namespace", range }), enabled: isKnown && holder !== undefined });
+  const jobs = useQuery({ ...jobsQuery({ by: ledger ?? "holder", range }), enabled: isKnown && ledger !== undefined });
+  const answer = ledger === undefined ? usage : jobs;
   const { data } = answer;
   const pathOf = (page: number) => pathTo({ page });
   const onSort = (sort: string) => change({ sort });
@@ -88,9 +89,12 @@ export function JobsPage() {
         )
       ) : (
         <div className={answer.isPlaceholderData ? "opacity-60" : ""}>
-          {state.by === "holder"
-            ? jobs.data !== undefined && <HolderUse list={jobs.data.list} price={state.price} sort={state.sort} page={state.page} pathOf={pathOf} onSort={onSort} />
-            : usage.data !== undefined && <GroupUse by={state.by} answer={usage.data} price={state.price} sort={state.sort} page={state.page} pathOf={pathOf} onSort={onSort} />}
+          {ledger !== undefined && jobs.data !== undefined && (
+            <HolderUse by={ledger} list={jobs.data.list} price={state.price} sort={state.sort} page={state.page} pathOf={pathOf} onSort={onSort} />
+          )}
+          {holder !== undefined && usage.data !== undefined && (
+            <GroupUse by={holder} answer={usage.data} price={state.price} sort={state.sort} page={state.page} pathOf={pathOf} onSort={onSort} />
+          )}
         </div>
       )}
     </div>

@@ -1,10 +1,10 @@
-import { HOLDERS } from "../../api/usage";
+import { HOLDERS, LEDGERS } from "../../api/usage";
 import { range, type Preset, type Range } from "../../parts/range";
 import { address, field, oneOf, pageNumber, sortBy } from "../../shared/address";
 
 export const PRESETS_SHOWN: readonly Preset[] = ["1h", "6h", "24h", "7d"];
-/** Each job and pod by itself, by the sums that agents make; or put together, by the rows of the GPUs. */
-export const GROUPS = ["holder", ...HOLDERS] as const;
+/** Each job and pod by itself and each user, by the sums that agents make; or put together, by the rows of the GPUs. */
+export const GROUPS = [...LEDGERS, ...HOLDERS] as const;
 export type Group = (typeof GROUPS)[number];
 const LAST_DAY: Range = { kind: "preset", preset: "24h" };
 

@@ -1,3 +1,4 @@
+import type { Ledger } from "../../api/usage";
 import { HOST } from "../../parts/addresses";
 import type { ListOf } from "../../parts/columns";
 import { kwh } from "../../parts/energy";
@@ -5,6 +6,7 @@ import { Bar } from "../../parts/gpuLook";
 import { highestFirst, lowestFirst } from "../../parts/order";
 import { ABSENT, formatNumber, shareOf } from "../../shared/format";
 import { Link } from "../../shared/location";
+import { Advice } from "./Advice";
 import type { HolderRow } from "./holders";
 import { hours, percent } from "./usage";
 
@@ -17,6 +19,7 @@ export const HOLDER_LIST: ListOf<HolderRow> = {
   keyOf: ({ cluster, holder }) => `${cluster ?? ""} ${holder}`,
   mark: ({ holder }) => ({ "data-group": holder }),
   pathOf: ({ path }) => path,
+  below: ({ advice }) => (advice === null ? null : <Advice of={advice} />),
   columns: [
     { id: "holder", title: "Holder", card: "name", sort: lowestFirst(({ holder }) => holder), cell: (row) => <Holder row={row} />, className: "font-medium", limit: "max-w-72" },
     { id: "gpus", title: "GPUs", sort: highestFirst(({ gpus }) => gpus), cell: ({ gpus }) => formatNumber(gpus), className: "num" },
@@ -30,8 +33,18 @@ export const HOLDER_LIST: ListOf<HolderRow> = {
   ],
 };
 
-function Holder({ row: { holder, cluster, path, isRunning, isSimulated } }: { readonly row: HolderRow }) {
-  const notes = [cluster, isRunning ? "has a GPU now" : null, isSimulated ? "simulated" : null].filter((note) => note !== null);
+/** The lists by what they are put together. */
+export const LEDGER_LISTS: Readonly<Record<Ledger, ListOf<HolderRow>>> = {
+  holder: HOLDER_LIST,
+  user: {
+    ...HOLDER_LIST,
+    label: "GPU hours, energy and waste of each user",
+    columns: HOLDER_LIST.columns.map((column) => (column.id === "holder" ? { ...column, title: "User" } : column)),
+  },
+};
+
+function Holder({ row: { holder, told, cluster, path, isRunning, isSimulated } }: { readonly row: HolderRow }) {
+  const notes = [...told, cluster, isRunning ? "has a GPU now" : null, isSimulated ? "simulated" : null].filter((note) => note !== null);
   return (
     <>
       {path === null ? (
@@ -43,7 +56,9 @@ function Holder({ row: { holder, cluster, path, isRunning, isSimulated } }: { re
           {holder}
         </Link>
       )}
-      <span className="block truncate text-[11px] font-normal text-faint">{notes.join(", ")}</span>
+      <span className="block truncate text-[11px] font-normal text-faint" title={notes.join(", ")}>
+        {notes.join(", ")}
+      </span>
     </>
   );
 }

@@ -1,10 +1,14 @@
-import type { JobUse } from "../../api/usage";
+import type { JobAsk, JobList, JobUse, Ledger } from "../../api/usage";
 import { whereIs } from "../../api/where";
 import { FLEET } from "../../parts/addresses";
 
-/** What one job or pod used; null: not known. */
+/** What one job or pod used, or one user; null: not known. */
 export interface HolderRow {
   readonly holder: string;
+  /** What the batch system told of it, in words. */
+  readonly told: readonly string[];
+  /** By which advice is asked for; null: there is none before a job is over. */
+  readonly advice: JobAsk | null;
   readonly cluster: string | null;
   readonly isRunning: boolean;
   readonly isSimulated: boolean;
@@ -21,10 +25,15 @@ export interface HolderRow {
   readonly path: string | null;
 }
 
-/** Each holder, with the cost of what it wasted: at the price that is typed, or else that of the server. */
-export function holdersOf(jobs: readonly JobUse[], price: number | null): HolderRow[] {
+/** Whose user nobody told. */
+const UNTOLD = "user not told";
+
+/** Each holder or user, with the cost of what it wasted: at the price that is typed, or else that of the server. */
+export function holdersOf({ jobs, start, end }: Pick<JobList, "jobs" | "start" | "end">, by: Ledger, price: number | null): HolderRow[] {
   return jobs.map((job) => ({
-    holder: job.holder ?? "",
+    holder: by === "holder" ? (job.holder ?? "") : (job.group ?? UNTOLD),
+    told: by === "holder" ? toldOf(job) : [],
+    advice: by === "holder" && job.about?.state === "ended" ? { holder: job.holder ?? "", cluster: job.cluster, start, end } : null,
     cluster: job.cluster,
     isRunning: job.running === true,
     isSimulated: job.simulated === true,
@@ -36,8 +45,16 @@ export function holdersOf(jobs: readonly JobUse[], price: number | null): Holder
     shared: job.shared_gpu_hours,
     energyKwh: job.energy_kwh,
     cost: costOf(job, price),
-    path: pathOf(job),
+    path: by === "holder" ? pathOf(job) : null,
   }));
+}
+
+/** Name, user, account and queue, and how it ended. */
+function toldOf({ about }: JobUse): string[] {
+  if (about === undefined) return [];
+  const { name, user, account, queue, state, exit_code: code } = about;
+  const end = state === "ended" && code !== null ? `ended with ${code}` : state;
+  return [name, user, account, queue, end].filter((part) => part !== null);
 }
 
 /** What the wasted hours cost; null: not known. */

@@ -45,7 +45,7 @@ describe("the state in the address", () => {
   it.each([
     ["", DEFAULT],
     ["by=job&range=7d&price=2.5&sort=-energy&page=2", { by: "job", range: { kind: "preset", preset: "7d" }, price: 2.5, sort: "-energy", page: 2 }],
-    ["by=user&range=all&price=-1&sort=A1&page=0", DEFAULT],
+    ["by=label&range=all&price=-1&sort=A1&page=0", DEFAULT],
     ["from=2026-11-20T00:00:00.000Z&to=2026-11-21T00:00:00.000Z", { ...DEFAULT, range: { kind: "custom", start: 1_795_132_800_000, end: 1_795_219_200_000 } }],
   ] as const)("%s is read, and written", (search, state) => {
     expect(JOBS.read(search)).toEqual(state);
