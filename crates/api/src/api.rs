@@ -270,6 +270,7 @@ impl Api {
             rules,
             racks: config.rack_pattern.clone(),
             prices: config.prices,
+            job_labels: Arc::clone(&config.job_labels),
             encoding,
             permit,
             watch: Arc::clone(watch),

@@ -59,6 +59,8 @@ pub(crate) struct View {
     pub(crate) racks: Option<RackPattern>,
     /// What the use of GPUs costs.
     pub(crate) prices: JobPrices,
+    /// Keys of the labels of jobs that are shown.
+    pub(crate) job_labels: Arc<[Arc<str>]>,
     /// How the answer is sent, if it is long enough to be compressed.
     pub(crate) encoding: Encoding,
     /// Place among the questions that are answered at the same time.

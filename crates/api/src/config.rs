@@ -1,5 +1,6 @@
 //! Settings of the gateway, with all of its limits.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use gpuvitals_core::clock::Clock;
@@ -29,6 +30,8 @@ pub struct ApiConfig {
     pub rack_pattern: Option<RackPattern>,
     /// What a GPU hour and a kWh cost.
     pub prices: JobPrices,
+    /// Keys of the labels of jobs that are shown.
+    pub job_labels: Arc<[Arc<str>]>,
     /// Whether users are shown as numbers, and not by name.
     pub hides_users: bool,
     /// Origins whose pages may use the API; empty: only its own page.
@@ -49,6 +52,7 @@ impl Default for ApiConfig {
             stale_after: Duration::from_secs(90),
             rack_pattern: None,
             prices: JobPrices::default(),
+            job_labels: Arc::default(),
             hides_users: false,
             cors: Vec::new(),
             cache_entries: CACHE_ENTRIES,

@@ -1,6 +1,7 @@
 //! Section `api` of the configuration.
 
 use std::net::IpAddr;
+use std::sync::Arc;
 use std::time::Duration;
 
 use gpuvitals_listener::WebOrigin;
@@ -55,12 +56,18 @@ settings! {
         price_per_kwh: Option<f64> = "";
         /// CO2 of a kWh, grams; empty: none is shown
         carbon_g_per_kwh: Option<f64> = "";
+        /// Keys of the labels of jobs that are shown, and by which jobs can be put together
+        labels: Vec<String> = [];
     }
 }
 
 impl JobsSettings {
-    /// Refuses prices below 0.
+    /// Refuses prices below 0, and what is no key of a label.
     fn check(&self) -> Result<(), Refusal> {
+        if let Some(key) = self.labels.iter().find(|key| key.is_empty() || key.contains([',', '=', ' '])) {
+            let why = format!("{key:?} is no key; write one without blanks, commas and =, such as team");
+            return Err(Refusal::new("jobs.labels", why));
+        }
         let prices = [
             ("jobs.price_per_gpu_hour", self.price_per_gpu_hour),
             ("jobs.price_per_kwh", self.price_per_kwh),
@@ -90,6 +97,7 @@ impl ApiSettings {
             stale_after: self.stale_after,
             rack_pattern: self.rack_pattern.clone(),
             prices: jobs.prices(),
+            job_labels: jobs.labels.iter().map(|key| Arc::from(key.as_str())).collect(),
             hides_users: self.hide_users,
             cors: self.cors.clone(),
             cache_entries: self.cache_entries,
@@ -121,6 +129,8 @@ mod tests {
         let per_kwh =
             |price| read(price).map(|jobs| jobs.prices().per_kwh).map_err(|refusal| refusal.setting);
         assert_eq!(per_kwh("0.25"), Ok(Some(0.25)));
+        assert!(JobsSettings::of(&[("jobs.labels", serde_json::json!(["team", "a/b"]))]).is_ok());
+        assert!(JobsSettings::of(&[("jobs.labels", serde_json::json!(["team=nlp"]))]).is_err());
         assert_eq!(per_kwh("0"), Ok(Some(0.0)));
         assert_eq!(per_kwh(""), Ok(None));
         assert_eq!(per_kwh("-1"), Err("jobs.price_per_kwh"));

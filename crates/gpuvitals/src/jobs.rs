@@ -79,14 +79,12 @@ pub(crate) struct ListFlags {
     /// Only what was used of this GPU: UUID, PCI address, or host:gpuN; may be given several times
     #[arg(long, value_name = "GPU", value_delimiter = ',')]
     pub gpu: Vec<String>,
-    /// Put together by this
+    /// Put together by this: holder, gpu, node, namespace, job, pod, model, cluster, day, user, account, queue, or label:KEY
     #[arg(
         long,
         value_name = "WHAT",
         default_value = "holder",
-        value_parser = [
-            "holder", "gpu", "node", "namespace", "job", "pod", "model", "cluster", "day", "user", "account", "queue",
-        ]
+        value_parser = group
     )]
     pub by: String,
     /// Also compare the sums with the GPUs' own hours and energy
@@ -109,6 +107,32 @@ pub(crate) struct TopFlags {
     /// At most this many
     #[arg(long, value_name = "N", default_value_t = 20)]
     pub limit: usize,
+}
+
+/// What holders are put together by, beside labels.
+const GROUPS: [&str; 12] = [
+    "holder",
+    "gpu",
+    "node",
+    "namespace",
+    "job",
+    "pod",
+    "model",
+    "cluster",
+    "day",
+    "user",
+    "account",
+    "queue",
+];
+
+/// A group by its name; the server knows which labels there are.
+fn group(text: &str) -> Result<String, String> {
+    let is_label = text.strip_prefix("label:").is_some_and(|key| !key.is_empty());
+    if is_label || GROUPS.contains(&text) {
+        Ok(text.to_owned())
+    } else {
+        Err(format!("it is none of {} and label:KEY", GROUPS.join(", ")))
+    }
 }
 
 /// Prints what jobs and pods used.

@@ -882,6 +882,34 @@ export interface paths {
 export type webhooks = Record<string, never>;
 export interface components {
     schemas: {
+        /** @description What the batch system told of a job. */
+        AboutJob: {
+            /** @description Name that its user gave it; null: not known. */
+            name: string | null;
+            /** @description Its user, a number where `api.hide_users` is set; null: not known. */
+            user: string | null;
+            /**
+             * Format: int64
+             * @description Number of its user on the host; null: not known.
+             */
+            uid: number | null;
+            /** @description Account that it is charged to; null: not known. */
+            account: string | null;
+            /** @description Queue or partition that it ran in; null: not known. */
+            queue: string | null;
+            /** @description Its array and its place there, `ARRAY_TASK`; null: it is of none. */
+            array_task: string | null;
+            start: components["schemas"]["Moment"] | null;
+            end: components["schemas"]["Moment"] | null;
+            /** @description `running` or `ended` at the end of the range; null: nobody had told of it for long. */
+            state: string | null;
+            /** @description How it ended, `CODE:SIGNAL`; null: at the end of the range it ran, or that is not known. */
+            exit_code: string | null;
+            /** @description Its labels that the setting `jobs.labels` names; missing if it has none of them. */
+            labels?: {
+                [key: string]: string;
+            };
+        };
         /** @description A GPU whose value is unusual. */
         AnomalyEntry: {
             /** @description Key of the GPU. */
@@ -1980,6 +2008,23 @@ export interface components {
         };
         /** @description RFC 3339; seconds, milliseconds, microseconds or nanoseconds since 1970; empty: not given. */
         Instant: string;
+        /** @description What a job that is over could have done without. */
+        JobAdvice: {
+            /**
+             * @description In words.
+             * @example 2 of 8 GPUs never passed 1 %; with 6 this job would have saved 31.2 GPU hours
+             */
+            text: string;
+            /** @description How many GPUs it had. */
+            gpus: number;
+            /** @description How many of them did nothing from its begin to its end. */
+            idle_gpus: number;
+            /**
+             * Format: double
+             * @description Hours that it held these.
+             */
+            saved_gpu_hours: number;
+        };
         /**
          * @description Sums of a ledger beside the GPUs' own time and energy, which are read from the rows of their samples as
          *     `/api/v1/analysis/energy` reads them: of the GPUs that have both.
@@ -2024,49 +2069,6 @@ export interface components {
              * @description The part of the hours that is of hours of which only a part was asked for, %: up to so much a residual may say nothing.
              */
             interpolated_pct: number | null;
-        };
-        /** @description What the batch system told of a job. */
-        AboutJob: {
-            /** @description Name that its user gave it; null: not known. */
-            name: string | null;
-            /** @description Its user, a number where `api.hide_users` is set; null: not known. */
-            user: string | null;
-            /**
-             * Format: int64
-             * @description Number of its user on the host; null: not known.
-             */
-            uid: number | null;
-            /** @description Account that it is charged to; null: not known. */
-            account: string | null;
-            /** @description Queue or partition that it ran in; null: not known. */
-            queue: string | null;
-            /** @description Its array and its place there, `ARRAY_TASK`; null: it is of none. */
-            array_task: string | null;
-            /** @description When it began; null: not known. */
-            start: null | components["schemas"]["Moment"];
-            /** @description When it ended; null: it runs, or that is not known. */
-            end: null | components["schemas"]["Moment"];
-            /** @description `running` or `ended`; null: nobody has told of it for long. */
-            state: string | null;
-            /** @description How it ended, `CODE:SIGNAL`; null: it runs, or that is not known. */
-            exit_code: string | null;
-        };
-        /** @description What a job that is over could have done without. */
-        JobAdvice: {
-            /**
-             * @description In words.
-             * @example 2 of 8 GPUs never passed 1 %; with 6 this job would have saved 31.2 GPU hours
-             */
-            text: string;
-            /** @description How many GPUs it had. */
-            gpus: number;
-            /** @description How many of them did nothing from its begin to its end. */
-            idle_gpus: number;
-            /**
-             * Format: double
-             * @description Hours that it held these.
-             */
-            saved_gpu_hours: number;
         };
         /** @description What one job or pod used in a range of time, in all and of each GPU. */
         JobDetail: {
@@ -2744,6 +2746,15 @@ export interface components {
             pod: string | null;
             /** @description Job that holds the GPUs. */
             job: string | null;
+            /** @description Name of that job; missing where the batch system did not tell. */
+            job_name?: string;
+            /** @description Its user, a number where `api.hide_users` is set; missing where the batch system did not tell. */
+            user?: string;
+            /**
+             * Format: double
+             * @description GPU hours that are held for nothing in each hour that it lasts; missing: the GPUs work, if slowly.
+             */
+            gpu_hours_per_hour?: number;
         };
         /** @description A number in the column's unit; a text only for columns that the catalogue does not know. */
         Scalar: number | string;
@@ -3732,8 +3743,9 @@ export interface operations {
                  */
                 host?: string;
                 /**
-                 * @description Groups: `holder`, `gpu`, `node`, `namespace`, `job`, `pod`, `model`, `cluster` or `day` (UTC); `holder` unless given. Of each what
-                 *     was held; time of nobody is in none.
+                 * @description Groups: `holder`, `gpu`, `node`, `namespace`, `job`, `pod`, `model`, `cluster` or `day` (UTC); `user`, `account` or `queue`, as the
+                 *     batch system told of jobs, and `label:KEY` of a label that the setting `jobs.labels` names; `holder` unless given. Of each what was
+                 *     held; time of nobody is in none.
                  * @example namespace
                  */
                 by?: string;

@@ -22,13 +22,22 @@ pub(crate) struct JobFacts {
 }
 
 /// Texts of a job: their columns, and their variables.
-const TEXTS: [(&str, &str, usize); 5] = [
+const TEXTS: [(&str, &str, usize); 6] = [
     ("job_name", "SLURM_JOB_NAME", NAME_LEN_MAX),
     ("job_user", "SLURM_JOB_USER", NAME_LEN_MAX),
     ("account", "SLURM_JOB_ACCOUNT", NAME_LEN_MAX),
     ("queue", "SLURM_JOB_PARTITION", NAME_LEN_MAX),
     ("hosts", "SLURM_JOB_NODELIST", HOSTS_LEN_MAX),
+    (LABELS, "SLURM_JOB_COMMENT", LABELS_LEN_MAX),
 ];
+
+/// The column of labels: of a comment what is `KEY=VALUE`, and nothing else that its user wrote.
+const LABELS: &str = "labels";
+/// Most labels of a job, and most bytes of a key and of a value.
+const LABELS_MAX: usize = 16;
+const LABEL_LEN_MAX: usize = 63;
+/// So all of them have at most so many bytes, with = and comma.
+const LABELS_LEN_MAX: usize = LABELS_MAX * 2 * (LABEL_LEN_MAX + 1);
 
 /// What a message is about.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -86,7 +95,10 @@ impl JobFacts {
         Self {
             uid: message.get("SLURM_JOB_UID").and_then(|uid| uid.parse().ok()),
             gpus: gpus(message),
-            texts: TEXTS.map(|(_, variable, len_max)| cleaned(message.get(variable)?, len_max)),
+            texts: TEXTS.map(|(column, variable, len_max)| {
+                let text = message.get(variable)?;
+                if column == LABELS { labels(text) } else { cleaned(text, len_max) }
+            }),
         }
     }
 
@@ -147,6 +159,23 @@ fn exit_code(message: &HookMessage) -> Option<String> {
         Some(format!("{}:{}", (status >> 8) & 0xff, status & 0x7f))
     };
     pair.or_else(waited)
+}
+
+/// The labels in a comment, between commas: pairs between commas, semicolons or blanks. None if there are none.
+fn labels(comment: &str) -> Option<String> {
+    let is_key = |key: &str| {
+        let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"._/-".contains(&byte);
+        !key.is_empty() && key.len() <= LABEL_LEN_MAX && key.bytes().all(is_plain)
+    };
+    let is_value = |value: &str| {
+        !value.is_empty() && value.len() <= LABEL_LEN_MAX && !value.chars().any(char::is_control)
+    };
+    let words =
+        comment.split(|character: char| character == ',' || character == ';' || character.is_whitespace());
+    let pairs =
+        words.filter(|word| word.split_once('=').is_some_and(|(key, value)| is_key(key) && is_value(value)));
+    let pairs: Vec<&str> = pairs.take(LABELS_MAX).collect();
+    Some(pairs.join(",")).filter(|pairs| !pairs.is_empty())
 }
 
 /// A text without control characters, cut where it is too long; none if nothing is left.
@@ -270,8 +299,34 @@ mod tests {
     }
 
     #[test]
+    fn labels_are_the_pairs_of_a_comment_and_nothing_else_of_it() {
+        let of = |comment: &str| {
+            let job = [("SLURM_JOB_ID", "1"), ("SLURM_JOB_COMMENT", comment)];
+            text(&told(JobHook::Prolog, &job).unwrap().facts, LABELS)
+        };
+        assert_eq!(
+            of("team=nlp; call kim, project=a/b=c\tphase=2").as_deref(),
+            Some("team=nlp,project=a/b=c,phase=2")
+        );
+        for none in [
+            "",
+            "see the wiki",
+            "=x",
+            "team=",
+            "t\u{e4}m=a",
+            "team=a\u{1b}b",
+            &format!("{}=x", "k".repeat(64)),
+        ] {
+            assert_eq!(of(none), None, "{none:?}");
+        }
+        let many: Vec<String> = (0..100).map(|number| format!("k{number}=v")).collect();
+        assert_eq!(of(&many.join(" ")).map(|all| all.split(',').count()), Some(LABELS_MAX));
+    }
+
+    #[test]
     fn what_is_told_can_be_told_again() {
-        let task = [&CONTROLLER[..], &[("SLURM_ARRAY_TASK_ID", "2")]].concat();
+        let more = [("SLURM_ARRAY_TASK_ID", "2"), ("SLURM_JOB_COMMENT", "team=nlp and more")];
+        let task = [&CONTROLLER[..], &more].concat();
         let mig = "MIG-4c1f1e0a-5b9d-5a0e-8f5e-0d7f1c2b3a49";
         let by_uuid = [&PROLOG[..4], &[("CUDA_VISIBLE_DEVICES", mig)]].concat();
         for (hook, environment) in

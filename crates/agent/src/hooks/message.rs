@@ -28,7 +28,7 @@ const ANSWER_LEN_MAX: u64 = 1 << 10;
 const STALL_MAX: Duration = Duration::from_secs(1);
 
 /// The variables that are told. No other one leaves the hook.
-const VARIABLES: [&str; 13] = [
+const VARIABLES: [&str; 14] = [
     "SLURM_JOB_ID",
     "SLURM_JOB_UID",
     "SLURM_JOB_USER",
@@ -36,6 +36,7 @@ const VARIABLES: [&str; 13] = [
     "SLURM_JOB_NAME",
     "SLURM_JOB_PARTITION",
     "SLURM_JOB_NODELIST",
+    "SLURM_JOB_COMMENT",
     NUMBERED_GPUS,
     NAMED_GPUS,
     "SLURM_ARRAY_JOB_ID",

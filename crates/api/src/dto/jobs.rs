@@ -1,5 +1,6 @@
 //! What jobs and pods used.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use gpuvitals_core::energy::JOULES_PER_KWH;
@@ -120,6 +121,10 @@ pub(crate) struct AboutJob {
     state: Option<&'static str>,
     /// How it ended, `CODE:SIGNAL`; null: it runs, or that is not known.
     exit_code: Option<String>,
+    /// Its labels that the setting `jobs.labels` names; missing if it has none of them.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    #[schema(required = false)]
+    labels: BTreeMap<String, String>,
 }
 
 /// What a job that is over could have done without.
@@ -260,6 +265,7 @@ impl AboutJob {
             end: job.end_ns.map(Moment),
             state: job.runs.map(|runs| if runs { "running" } else { "ended" }),
             exit_code: text(job.exit_code.as_ref()),
+            labels: job.labels().map(|(key, value)| (key.to_owned(), value.to_owned())).collect(),
         }
     }
 }

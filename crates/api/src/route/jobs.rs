@@ -22,11 +22,11 @@ use super::usage::USE_REUSED_NS;
 use crate::api::Api;
 use crate::ask::{self, Ask, Body, Rendered, View};
 use crate::asked::{Flag, Instant, Limit, Offset, Paging, TimeRange};
-use crate::config::Limits;
+use crate::config::ApiConfig;
 use crate::dto::{JobCheck, JobDetail, JobGpu, JobList, JobSums, JobUse, Moment, Pagination};
 use crate::error::{ApiError, ErrorBody};
 use crate::parameter::{self, Asked, Named, given};
-use told::{JobGroup, ToldJobs};
+use told::{JobGroup, LABEL_GROUP, ToldJobs};
 
 /// Most rows of `gpu_usage` that are added up: 4,000 GPUs with ten holders an hour over a day.
 const ROWS_MAX: usize = 1_000_000;
@@ -76,9 +76,10 @@ pub(crate) struct JobsParams {
     #[param(example = "sim-node-01")]
     host: Option<String>,
     /// Groups: `holder`, `gpu`, `node`, `namespace`, `job`, `pod`, `model`, `cluster` or `day` (UTC); `user`, `account` or `queue`, as the
-    /// batch system told of jobs; `holder` unless given. Of each what was held; time of nobody is in none.
+    /// batch system told of jobs, and `label:KEY` of a label that the setting `jobs.labels` names; `holder` unless given. Of each what was
+    /// held; time of nobody is in none.
     #[param(
-        pattern = "^ *(?:holder|gpu|node|namespace|job|pod|model|cluster|day|user|account|queue)? *$",
+        pattern = "^ *(?:holder|gpu|node|namespace|job|pod|model|cluster|day|user|account|queue|label:[A-Za-z0-9._/-]{1,63})? *$",
         example = "namespace"
     )]
     by: Option<String>,
@@ -175,7 +176,7 @@ pub(crate) async fn jobs(
     headers: HeaderMap,
     Asked(params): Asked<JobsParams>,
 ) -> Answered {
-    api.answer(JobsAsk::parse(&params, &api.config().limits)?, &headers).await
+    api.answer(JobsAsk::parse(&params, api.config())?, &headers).await
 }
 
 /// What one job or pod used, in all and of each of its GPUs.
@@ -210,15 +211,16 @@ impl Ask for JobsAsk {
         let is_current = is_current(range.1, view.now_ns());
         let history = view.history.as_ref();
         let Part { answer: (mut held, check), missing } = self.held(history, range).await?;
-        let (page, told, unread) = if let JobGroup::Told(group) = self.by {
+        let (page, told, unread) = if let JobGroup::Told(group) = &self.by {
             let Part { answer: told, missing } = ToldJobs::of_range(history, range, view.now_ns()).await?;
+            let told = told.showing(&view.job_labels);
             held.groups = group.put_together(held.groups, &told);
             (self.page(&mut held), told, missing)
         } else {
             let page = self.page(&mut held);
             let Part { answer: told, missing } =
                 ToldJobs::of_holders(history, &page.groups, range, view.now_ns()).await?;
-            (page, told, missing)
+            (page, told.showing(&view.job_labels), missing)
         };
         view.render(ask::joined(missing, unread), move |view, _| {
             let until_ns = self.range.until_ns(view.now_ns(), USE_REUSED_NS);
@@ -243,18 +245,21 @@ impl Ask for JobsAsk {
 }
 
 impl JobsAsk {
-    fn parse(params: &JobsParams, limits: &Limits) -> Result<Self, ApiError> {
+    fn parse(params: &JobsParams, config: &ApiConfig) -> Result<Self, ApiError> {
         let by = given(params.by.as_ref()).unwrap_or("holder");
-        let group = JobGroup::by_name(by).filter(|_| BY.contains(&by));
+        let is_shown = |key: &str| config.job_labels.iter().any(|shown| **shown == *key);
+        let is_known = BY.contains(&by) || by.strip_prefix(LABEL_GROUP).is_some_and(is_shown);
+        let group = JobGroup::by_name(by).filter(|_| is_known);
+        let allowed = || format!("{}; label:KEY with a key of the setting jobs.labels", BY.join(", "));
         Ok(Self {
             range: TimeRange::read(params.start.as_ref(), params.end.as_ref())?,
             gpus: parameter::list("gpus", params.gpus.as_ref())?,
             hosts: parameter::list("host", params.host.as_ref())?,
-            by: group.ok_or_else(|| ApiError::parameter("by", by, BY.join(", ")))?,
+            by: group.ok_or_else(|| ApiError::parameter("by", by, allowed()))?,
             sort: given(params.sort.as_ref()).map(sort).transpose()?,
             only_running: Flag::read("running", params.running.as_ref())?,
             is_checked: Flag::read("check", params.check.as_ref())?,
-            page: Paging::parse(params.limit.as_ref(), params.offset.as_ref(), limits)?,
+            page: Paging::parse(params.limit.as_ref(), params.offset.as_ref(), &config.limits)?,
         })
     }
 
@@ -347,7 +352,7 @@ impl Ask for JobAsk {
         let missing = ask::joined(ask::joined(missing, unread), lost);
         view.render(missing, move |view, missing| {
             let until_ns = self.range.until_ns(view.now_ns(), USE_REUSED_NS);
-            let told = told.of(&whole);
+            let told = told.showing(&view.job_labels).of(&whole);
             // In what could not be read it may have worked.
             let told_whole = told.as_ref().filter(|_| missing.is_empty());
             let detail = JobDetail {

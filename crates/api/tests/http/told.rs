@@ -118,6 +118,28 @@ async fn a_job_has_its_name_user_account_queue_and_times() {
 }
 
 #[tokio::test]
+async fn labels_that_are_chosen_are_shown_and_put_jobs_together() {
+    let world = World::empty(|config, _| config.job_labels = ["team".into()].into()).await;
+    let all = [(card(0), "job:7", 100), (card(1), "job:8", 50), (card(2), "job:9", 0)];
+    world.append(used(&all, 100)).await;
+    let since = [Some(3_600), None];
+    world
+        .append(told(&[
+            ("7", "prolog", since, &[("labels", "team=nlp,phase=2")], None),
+            ("8", "controller", since, &[("labels", "team=nlp")], None),
+            ("9", "prolog", since, &[("labels", "phase=2")], None),
+        ]))
+        .await;
+    let [chosen, other] = [world.ok("/api/v1/jobs/7").await, world.ok("/api/v1/jobs/9").await];
+    assert_eq!(chosen["job"]["about"]["labels"], json!({"team": "nlp"}));
+    assert_eq!(other["job"]["about"]["labels"], Value::Null);
+    let list = world.ok("/api/v1/jobs?by=label:team").await;
+    assert_eq!(group(&list, &json!("nlp"))["gpus"], 2);
+    assert_eq!(group(&list, &Value::Null)["gpus"], 1);
+    assert_eq!(world.get("/api/v1/jobs?by=label:phase").await.status, 400, "nobody chose it");
+}
+
+#[tokio::test]
 async fn what_was_held_adds_up_by_user_account_and_queue() {
     let world = shared(false).await;
     for (by, groups) in [

@@ -283,6 +283,7 @@ const JOBS: &[TableColumn] = &[
     text("hosts", "Its hosts, as the batch system writes them: `gpu[01-04,07]`."),
     text("gpus", "The GPUs that it was given on this host, between commas: numbers on the host, or UUIDs."),
     text("array_task", "Its array and its place there, `ARRAY_TASK`, if it is of one."),
+    text("labels", "Its labels, `KEY=VALUE` between commas: the pairs in the comment of its user."),
     nanoseconds("start_ns", "When it began on this host, since 1970 in UTC."),
     nanoseconds("end_ns", "When it ended there, since 1970 in UTC; none: it runs."),
     text("state", "`running` or `ended`."),

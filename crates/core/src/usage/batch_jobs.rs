@@ -19,12 +19,12 @@ const WHOLE: &str = "whole";
 /// Who tells of all hosts of a job.
 const CONTROLLER: &str = "controller";
 /// The columns of texts of which the newest counts, whoever tells it, in the order of [`BatchJob::texts`].
-const TEXTS: [&str; 5] = ["job_name", "job_user", "account", "queue", "array_task"];
+const TEXTS: [&str; 6] = ["job_name", "job_user", "account", "queue", "array_task", "labels"];
 
 /// What is known of a batch job.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct BatchJob {
-    /// Name, user, account, queue and place in an array, as far as they are known.
+    /// Name, user, account, queue, place in an array and labels, as far as they are known.
     texts: [Option<Arc<str>>; TEXTS.len()],
     /// Number of its user.
     pub uid: Option<i64>,
@@ -59,14 +59,31 @@ impl BatchJob {
 
     /// Queue that it ran in.
     pub fn queue(&self) -> Option<&Arc<str>> {
-        let [.., queue, _] = &self.texts;
+        let [_, _, _, queue, ..] = &self.texts;
         queue.as_ref()
     }
 
     /// Its array and its place there, if it is of one.
     pub fn array_task(&self) -> Option<&Arc<str>> {
-        let [.., array_task] = &self.texts;
+        let [.., array_task, _] = &self.texts;
         array_task.as_ref()
+    }
+
+    /// Its labels, key and value.
+    pub fn labels(&self) -> impl Iterator<Item = (&str, &str)> {
+        let [.., labels] = &self.texts;
+        labels.as_deref().unwrap_or_default().split(',').filter_map(|pair| pair.split_once('='))
+    }
+
+    /// The same with the labels that have these keys alone.
+    #[must_use]
+    pub fn with_labels(mut self, keys: &[Arc<str>]) -> Self {
+        let is_kept = |key: &str| keys.iter().any(|kept| **kept == *key);
+        let kept = self.labels().filter(|(key, _)| is_kept(key));
+        let kept: Vec<String> = kept.map(|(key, value)| format!("{key}={value}")).collect();
+        let [.., labels] = &mut self.texts;
+        *labels = (!kept.is_empty()).then(|| kept.join(",").into());
+        self
     }
 }
 
@@ -288,13 +305,22 @@ mod tests {
     fn what_each_knows_of_a_job_joins_and_the_newest_word_counts() {
         let rows: &[Told<'_>] = &[
             ("prolog", "n1", 90, [Some(-100), None], &[("job_user", "kim"), ("queue", "gpu")]),
-            ("controller", "head", 60, [Some(-101), None], &[("job_name", "new"), ("account", "ml")]),
+            (
+                "controller",
+                "head",
+                60,
+                [Some(-101), None],
+                &[("job_name", "new"), ("account", "ml"), ("labels", "team=nlp,phase=2")],
+            ),
             ("controller", "head", 80, [Some(-101), None], &[("job_name", "old")]),
         ];
         let job = of(rows);
         let texts = [job.name(), job.user(), job.account(), job.queue(), job.array_task()];
         let texts = texts.map(|text| text.map(AsRef::as_ref));
         assert_eq!(texts, [Some("new"), Some("kim"), Some("ml"), Some("gpu"), None]);
+        assert_eq!(job.labels().collect::<Vec<_>>(), [("team", "nlp"), ("phase", "2")]);
+        let chosen = job.clone().with_labels(&["phase".into(), "other".into()]);
+        assert_eq!(chosen.labels().collect::<Vec<_>>(), [("phase", "2")]);
         assert_eq!((job.runs, job.start_ns), (Some(true), Some(NOW_NS - 101 * SECOND_NS)));
         assert_eq!(job.end_ns, None);
         assert_eq!(jobs(rows).get(Some("east"), "7", NOW_NS), None, "another cluster counts its own jobs");

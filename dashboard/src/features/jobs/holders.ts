@@ -49,12 +49,13 @@ export function holdersOf({ jobs, start, end }: Pick<JobList, "jobs" | "start" |
   }));
 }
 
-/** Name, user, account and queue, and how it ended. */
+/** Name, user, account, queue and labels, and how it ended. */
 function toldOf({ about }: JobUse): string[] {
   if (about === undefined) return [];
-  const { name, user, account, queue, state, exit_code: code } = about;
+  const { name, user, account, queue, state, exit_code: code, labels = {} } = about;
   const end = state === "ended" && code !== null ? `ended with ${code}` : state;
-  return [name, user, account, queue, end].filter((part) => part !== null);
+  const chosen = Object.entries(labels).map(([key, value]) => `${key}=${value}`);
+  return [name, user, account, queue, ...chosen, end].filter((part) => part !== null);
 }
 
 /** What the wasted hours cost; null: not known. */

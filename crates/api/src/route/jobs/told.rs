@@ -12,11 +12,14 @@ const ROWS_MAX: usize = 1_000_000;
 const JOB_HOLDER: &str = "job:";
 const USER_HOLDER: &str = "user:";
 
+/// What a group is called that is put together by a label, before the label's key.
+pub(super) const LABEL_GROUP: &str = "label:";
+
 /// Of more jobs all rows of the range are read: each row would be compared with each of them.
 const IDS_MAX: usize = 512;
 
 /// What holders are put together by.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum JobGroup {
     /// What the rows of `gpu_usage` know.
     Held(HoldingGroup),
@@ -25,11 +28,13 @@ pub(super) enum JobGroup {
 }
 
 /// What is told of a job, by which holders are put together.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum ToldGroup {
     User,
     Account,
     Queue,
+    /// A label of this key.
+    Label(Arc<str>),
 }
 
 impl JobGroup {
@@ -39,14 +44,17 @@ impl JobGroup {
             "user" => Self::Told(ToldGroup::User),
             "account" => Self::Told(ToldGroup::Account),
             "queue" => Self::Told(ToldGroup::Queue),
-            name => Self::Held(HoldingGroup::by_name(name)?),
+            name => match name.strip_prefix(LABEL_GROUP) {
+                Some(key) => Self::Told(ToldGroup::Label(key.into())),
+                None => Self::Held(HoldingGroup::by_name(name)?),
+            },
         })
     }
 
     /// By what the rows of `gpu_usage` are put together for it.
-    pub(super) fn held(self) -> HoldingGroup {
+    pub(super) fn held(&self) -> HoldingGroup {
         match self {
-            Self::Held(group) => group,
+            Self::Held(group) => *group,
             Self::Told(_) => HoldingGroup::Holder,
         }
     }
@@ -54,7 +62,7 @@ impl JobGroup {
 
 impl ToldGroup {
     /// Puts holders together, whoever held most first.
-    pub(super) fn put_together(self, holders: Vec<Holding>, told: &ToldJobs) -> Vec<Holding> {
+    pub(super) fn put_together(&self, holders: Vec<Holding>, told: &ToldJobs) -> Vec<Holding> {
         let mut groups: HashMap<Option<Arc<str>>, Holding> = HashMap::new();
         for holder in holders {
             let group = self.group_of(&holder, told);
@@ -73,8 +81,8 @@ impl ToldGroup {
         groups
     }
 
-    fn group_of(self, holder: &Holding, told: &ToldJobs) -> Option<Arc<str>> {
-        if self == Self::User
+    fn group_of(&self, holder: &Holding, told: &ToldJobs) -> Option<Arc<str>> {
+        if *self == Self::User
             && let Some(user) = holder.holder.as_deref().and_then(|holder| holder.strip_prefix(USER_HOLDER))
         {
             return Some(Arc::from(user));
@@ -84,6 +92,10 @@ impl ToldGroup {
             Self::User => job.user(),
             Self::Account => job.account(),
             Self::Queue => job.queue(),
+            Self::Label(key) => {
+                let mut labels = job.labels();
+                return labels.find(|(known, _)| **known == **key).map(|(_, value)| Arc::from(value));
+            }
         };
         text.cloned()
     }
@@ -95,9 +107,16 @@ pub(super) struct ToldJobs {
     jobs: BatchJobs,
     /// As of when, nanoseconds UTC since 1970.
     at_ns: i64,
+    /// Keys of the labels that are shown.
+    labels: Arc<[Arc<str>]>,
 }
 
 impl ToldJobs {
+    /// The same, which shows these labels alone.
+    pub(super) fn showing(self, labels: &Arc<[Arc<str>]>) -> Self {
+        Self { labels: Arc::clone(labels), ..self }
+    }
+
     /// Of all jobs of a range.
     ///
     /// # Errors
@@ -139,12 +158,13 @@ impl ToldJobs {
         now_ns: i64,
     ) -> Result<Part<Self>, QueryError> {
         let Part { answer: jobs, missing } = batch_jobs(history, ids, range, ROWS_MAX).await?;
-        Ok(Part { answer: Self { jobs, at_ns: range.1.min(now_ns) }, missing })
+        Ok(Part { answer: Self { jobs, at_ns: range.1.min(now_ns), labels: Arc::default() }, missing })
     }
 
     /// Of the job that this is about alone; none: nothing, or it is none.
     pub(super) fn of(&self, holder: &Holding) -> Option<BatchJob> {
-        self.jobs.get(holder.cluster.as_deref(), job_of(holder)?, self.at_ns)
+        let job = self.jobs.get(holder.cluster.as_deref(), job_of(holder)?, self.at_ns)?;
+        Some(job.with_labels(&self.labels))
     }
 }
 
