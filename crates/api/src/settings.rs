@@ -48,7 +48,7 @@ settings! {
 }
 
 settings! {
-    /// What jobs cost, for `/api/v1/jobs` and `gpuvitals jobs`
+    /// What jobs cost, and which of their labels are shown, by `/api/v1/jobs` and `gpuvitals jobs`
     pub struct JobsSettings = "jobs", check Self::check {
         /// Price of a GPU hour, in any currency; empty: no cost is shown
         price_per_gpu_hour: Option<f64> = "";
