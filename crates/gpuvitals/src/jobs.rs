@@ -1,5 +1,6 @@
 //! `gpuvitals jobs`: what each job and pod used of its GPUs, from a running gpuvitals.
 
+mod comment;
 mod hook;
 mod range;
 mod show;

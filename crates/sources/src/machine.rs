@@ -7,8 +7,7 @@ mod tool;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-pub(crate) use command::LocalTool;
-pub use command::find_tool;
+pub use command::{LocalTool, find_tool};
 pub use pinned::{PinnedFile, READ_LEN_MAX};
 pub use tool::{Tool, ToolError, ToolOutput};
 

@@ -13,6 +13,7 @@ use gpuvitals_core::time::{self, SECOND_NS};
 use gpuvitals_sources::attribution::slurm::job_number;
 use serde_json::{Map, Value, json};
 
+use super::comment;
 use super::range::RangeFlags;
 use super::show::{ShowFlags, show_path};
 use crate::failure::{Exit, Failure};
@@ -26,7 +27,7 @@ const MIB: i64 = 1 << 20;
 /// Examples for the help.
 pub(super) const EXAMPLES: &str = "Examples:
   gpuvitals jobs summary 4711
-  sacctmgr -i modify job where jobid=4711 set AdminComment=\"$(gpuvitals jobs summary 4711 --js1)\"
+  gpuvitals jobs summary 4711 --write
 
 Docs: docs/jobs.md.";
 
@@ -44,13 +45,16 @@ pub(crate) struct SummaryFlags {
     /// Packed, as jobstats reads it from Slurm's AdminComment
     #[arg(long)]
     pub js1: bool,
+    /// Write it there, by scontrol while the job runs, else by sacctmgr; prints nothing
+    #[arg(long, conflicts_with = "js1")]
+    pub write: bool,
 }
 
 /// Prints the summary of a job.
 ///
 /// # Errors
-/// If the job's number is none, the server cannot be reached or refuses the question, no GPU was the job's, or several clusters have a job
-/// of this number.
+/// If the job's number is none, the server cannot be reached or refuses the question, no GPU was the job's, several clusters have a job of
+/// this number, or Slurm does not take what is to be written there.
 pub(super) fn run(flags: &SummaryFlags, server: &Server) -> Result<(), Failure> {
     if job_number(&flags.id).is_none() {
         let text = format!("{:?} is no number of a job; write digits, such as 4711", flags.id);
@@ -59,6 +63,9 @@ pub(super) fn run(flags: &SummaryFlags, server: &Server) -> Result<(), Failure> 
     let range = RangeFlags { last: flags.last.clone(), end: None };
     let asked = ShowFlags { id: flags.id.clone(), range, cluster: flags.cluster.clone() };
     let summary = summary(&query::ask(server, &show_path(&asked)?)?);
+    if flags.write {
+        return comment::write(&flags.id, &packed(&summary)?);
+    }
     let shown = if flags.js1 { packed(&summary)? } else { format!("{summary:#}") };
     terminal::print(&format!("{shown}\n"))
 }

@@ -32,7 +32,7 @@ const ASK_NS: i64 = 10_000_000;
 
 /// A program of this machine, by its path, or by a name on `PATH`.
 #[derive(Debug, Clone)]
-pub(crate) struct LocalTool(pub(crate) PathBuf);
+pub struct LocalTool(pub PathBuf);
 
 impl Tool for LocalTool {
     fn run(&self, args: &[&str], deadline: Duration) -> Result<ToolOutput, ToolError> {
