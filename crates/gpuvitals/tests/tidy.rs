@@ -37,7 +37,10 @@ const STAR: &[(&str, &[&str])] = &[
     ("exposition", &["core", "analysis"]),
     ("promql", &["core", "exposition"]),
     ("collect", &["core", "settings", "listener", "queue"]),
-    ("agent", &["core", "settings", "listener", "queue", "sources", "analysis", "exposition", "flight"]),
+    (
+        "agent",
+        &["core", "log", "settings", "listener", "queue", "sources", "analysis", "exposition", "flight"],
+    ),
     (
         "gpuvitals",
         &[
