@@ -503,6 +503,7 @@ mod tests {
                 memory_utilization_pct: None,
                 encoder_utilization_pct: None,
                 decoder_utilization_pct: None,
+                compute_units: None,
             };
             Ok(ProcessList { processes: vec![process], gaps: Vec::new() })
         }

@@ -142,6 +142,7 @@ fn a_share_is_the_busy_time_between_two_readings_by_the_number_of_engines() {
         memory_utilization_pct: None,
         encoder_utilization_pct: Some(25.0),
         decoder_utilization_pct: None,
+        compute_units: None,
     };
     assert_eq!(second, expected);
     assert_eq!(second.gpu.key().as_deref(), Some("0000:04:00.0@n"));
@@ -172,6 +173,7 @@ fn memory_of_a_compute_process_is_the_larger_of_both_tables_and_its_share_is_unk
     tree.kfd_gpu(2, 51_001, 0x2600, 129);
     tree.write("sys/class/kfd/kfd/proc/42/vram_51000", "1073741824\n");
     tree.write("sys/class/kfd/kfd/proc/42/vram_51001", "0\n");
+    tree.write("sys/class/kfd/kfd/proc/42/stats_51000/cu_occupancy", "120\n");
     tree.write("sys/class/kfd/kfd/proc/43/vram_51000", "4096\n");
     let small = record("0000:05:00.0", 7, "10 MiB", &[("dma", 100)]);
     tree.process(42, "python3", &[(3, "/dev/dri/renderD128", &small)]);
@@ -180,6 +182,14 @@ fn memory_of_a_compute_process_is_the_larger_of_both_tables_and_its_share_is_unk
     let python = only(table.read_at(2 * SECOND).unwrap());
     assert_eq!((python.gpu.uuid(), python.memory_mb), (Some("0000:05:00.0@n"), Some(1024)));
     assert_eq!((python.kind, python.utilization_pct), (ProcessKind::Compute, None));
+    assert_eq!(python.compute_units, Some(120));
+    fs::remove_dir_all(tree.root.path().join("sys/class/kfd/kfd/proc/42/stats_51000")).unwrap();
+    let python = only(table.read_at(3 * SECOND).unwrap());
+    assert_eq!(
+        (python.memory_mb, python.compute_units),
+        (Some(1024), None),
+        "an older kernel does not say it"
+    );
 }
 
 #[test]

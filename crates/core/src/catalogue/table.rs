@@ -190,6 +190,13 @@ const PROCESSES: &[TableColumn] = &[
     share("encoder_utilization", "Share of the encoder."),
     share("decoder_utilization", "Share of the decoder."),
     number("fb_memory_mb", ColumnType::I64, Unit::Mebibyte, COUNT, "Device memory that it holds, in MiB."),
+    number(
+        "compute_units",
+        ColumnType::I64,
+        Unit::None,
+        COUNT,
+        "Compute units that its waves fill at the moment of the reading, where the driver knows no share of them (ROCm).",
+    ),
     text("command", "Name of the program, never its arguments."),
 ];
 
@@ -235,7 +242,7 @@ const USAGE: &[TableColumn] = &[
     text(
         "share",
         "How its part of the GPU is known: `exclusive`; `instance`: by the slices of MIG; `process_time`: by the time that its \
-         processes worked; `equal` where several had the GPU and nothing says who used it.",
+         processes worked; `occupancy`: by the compute units that they filled; `equal` where several had the GPU and nothing says who used it.",
     )
     .key(),
     nanoseconds("run", "When the process began that added this up, since 1970 in UTC: runs of an hour add up.").key(),

@@ -9,7 +9,7 @@ use arrow_array::types::Int32Type;
 use foldhash::fast::RandomState;
 
 use super::holders::HOLDING;
-use super::ledger::{EQUAL, EXCLUSIVE, NOBODY, PROCESS_TIME, UNOBSERVED, hour_of};
+use super::ledger::{EQUAL, EXCLUSIVE, NOBODY, OCCUPANCY, PROCESS_TIME, UNOBSERVED, hour_of};
 use crate::batch::{MetricColumn, Value, numbers, text_at};
 use crate::identity::split_profile;
 use crate::time::{self, DAY_NS, HOUR_NS, MINUTE_NS};
@@ -274,7 +274,7 @@ impl Holdings {
             let gpu = of_codes.or_insert_with(|| HeldGpu::of(batch.identity(row)));
             let Some(gpu) = gpu else { continue };
             let share = held_text(columns.share, row).unwrap_or(EXCLUSIVE);
-            let is_shared = [EQUAL, PROCESS_TIME].contains(&share);
+            let is_shared = [EQUAL, PROCESS_TIME, OCCUPANCY].contains(&share);
             let sums = HoldingSums::of_row(columns.numbers(row), part, is_shared);
             // An instance that has its time for itself has no card with rows.
             let card = gpu.card.as_ref().filter(|_| share != EXCLUSIVE);

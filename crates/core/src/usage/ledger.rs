@@ -4,8 +4,8 @@
 //! one, and to its hour. Time in which no row came is `unobserved`, time of rows without a holder is that of `nobody`: so the
 //! rows of a GPU add up to its own time and energy.
 //!
-//! Where several have a GPU at once, the row says how their parts are known: by the time that their processes worked, by the slices of
-//! their MIG instances, or, where nothing says who uses it, each has the same part.
+//! Where several have a GPU at once, the row says how their parts are known: by the time that their processes worked, by the compute
+//! units that they filled, by the slices of their MIG instances, or, where nothing says who uses it, each has the same part.
 
 mod account;
 mod columns;
@@ -22,7 +22,7 @@ use foldhash::fast::RandomState;
 use self::account::Account;
 use self::columns::Columns;
 pub use self::line::hour_of;
-pub(super) use self::part::{EQUAL, EXCLUSIVE, PROCESS_TIME};
+pub(super) use self::part::{EQUAL, EXCLUSIVE, OCCUPANCY, PROCESS_TIME};
 use self::part::{Parts, Slice};
 pub use self::sharing::{NOBODY, ProcessOwner, Sharing, UNOBSERVED};
 use super::holders::HOLDING;

@@ -115,6 +115,7 @@ fn model(glyphs: Glyphs) -> Model {
         memory_utilization_pct: None,
         encoder_utilization_pct: None,
         decoder_utilization_pct: None,
+        compute_units: None,
     };
     let list = ProcessList { processes: vec![process], gaps: Vec::new() };
     model.processes(Listed { list, users: [(4711, "kim".to_owned())].into() });

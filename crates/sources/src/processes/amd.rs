@@ -2,7 +2,7 @@
 //! video, memory) and the compute driver's own (KFD: memory of ROCm and HIP).
 //!
 //! The engine times leave out work that a process gives the GPU through KFD, so a compute process has no
-//! share. Its memory may be in both tables; the larger figure counts, never the sum. A client whose file was
+//! share; where KFD says how many compute units its waves fill at the moment (`cu_occupancy`), it has that. Its memory may be in both tables; the larger figure counts, never the sum. A client whose file was
 //! duplicated or inherited belongs to the lowest process id that has it.
 //!
 //! Files of other users' processes are seen only with `CAP_SYS_PTRACE`, and process ids of KFD are the host's: both
@@ -80,6 +80,8 @@ struct GpuPlace {
 struct ProcessUse {
     /// Device memory in the table of KFD.
     kfd_bytes: Option<u64>,
+    /// Compute units that its waves fill at the moment; none where the kernel does not say it.
+    compute_units: Option<i64>,
     /// Device memory of its clients.
     drm_bytes: u64,
     /// Whether the kernel gives no memory for one of them.
@@ -127,8 +129,10 @@ impl AmdProcesses {
             let gpu =
                 kfd_gpus.iter().find(|gpu| gpu.id == gpu_id).and_then(|gpu| self.gpu_of(&gpu.node.address));
             if let Some(gpu) = gpu {
-                let held = &mut uses.entry((pid, gpu)).or_default().kfd_bytes;
-                *held = Some(held.unwrap_or(0).saturating_add(bytes));
+                let held = uses.entry((pid, gpu)).or_default();
+                held.kfd_bytes = Some(held.kfd_bytes.unwrap_or(0).saturating_add(bytes));
+                let units = kfd::compute_units(&self.machine.sysfs, pid, gpu_id);
+                held.compute_units = units.map(|units| held.compute_units.unwrap_or(0).saturating_add(units));
             }
         }
         let mut seen = HashMap::new();
@@ -227,6 +231,7 @@ impl AmdProcesses {
             memory_utilization_pct: None,
             encoder_utilization_pct: busiest(|name| name.starts_with("enc")),
             decoder_utilization_pct: busiest(|name| name.starts_with("dec")),
+            compute_units: used.compute_units,
         })
     }
 }

@@ -54,6 +54,13 @@ pub(super) fn memory(sysfs: &Path, gpus: &[KfdGpu]) -> io::Result<Vec<(u32, u64,
     Ok(held)
 }
 
+/// Compute units that the waves of a process fill on a GPU at the moment; none where the kernel does not say it: before 5.10, and for GPUs
+/// before Vega.
+pub(super) fn compute_units(sysfs: &Path, pid: u32, gpu_id: u64) -> Option<i64> {
+    let path = sysfs.join(format!("class/kfd/kfd/proc/{pid}/stats_{gpu_id}/cu_occupancy"));
+    number(&path).ok().and_then(|units| i64::try_from(units).ok())
+}
+
 fn number(path: &Path) -> io::Result<u64> {
     PinnedFile::open(path)?.read_text()?.parse().map_err(io::Error::other)
 }

@@ -110,7 +110,9 @@ fn fill(process: &GpuProcess, row: &mut Row) {
             row.own(column, Value::Float32(share));
         }
     }
-    if let Some(memory_mb) = process.memory_mb {
-        row.own("fb_memory_mb", Value::Int(memory_mb));
+    for (column, number) in [("fb_memory_mb", process.memory_mb), ("compute_units", process.compute_units)] {
+        if let Some(number) = number {
+            row.own(column, Value::Int(number));
+        }
     }
 }

@@ -56,6 +56,8 @@ pub struct GpuProcess {
     pub encoder_utilization_pct: Option<f32>,
     /// Share of the decoder, %.
     pub decoder_utilization_pct: Option<f32>,
+    /// Compute units that its waves fill at the moment, where no share of them is known (ROCm).
+    pub compute_units: Option<i64>,
 }
 
 /// The processes that could be listed, and the gaps of the list.

@@ -7,7 +7,7 @@ use foldhash::fast::RandomState;
 
 use super::columns::Columns;
 use super::line::{Line, Peaks, hour_of};
-use super::part::{self, EXCLUSIVE, Instance, PROCESS_TIME, Parts, Slice};
+use super::part::{self, EXCLUSIVE, Instance, Parts, Slice};
 use super::sharing::{NOBODY, Sharing, UNOBSERVED};
 use super::work::{ListedProcess, Work, WorkTimes};
 use crate::integral::seconds;
@@ -94,6 +94,8 @@ struct Listing {
 struct Spell {
     number: u32,
     times: WorkTimes,
+    /// How they are known, as rows call it.
+    share: &'static str,
 }
 
 impl Account {
@@ -226,7 +228,7 @@ impl Account {
         let work = Work::of(processes, sharing, holds);
         let before = self.listing.take();
         if let (Some(number), Some(times)) = (before.as_ref().and_then(|before| before.spell), &work.times) {
-            self.know(number, times);
+            self.know(number, times, work.share);
             // What is told anew has a later version, also without a row since then.
             self.as_of_ns = self.as_of_ns.max(time_ns);
         }
@@ -234,7 +236,7 @@ impl Account {
         let spell = work.times.map(|times| {
             let number = self.spells.last().map_or(0, |spell| spell.number.wrapping_add(1));
             // Until the next listing says how it was.
-            self.spells.push(Spell { number, times });
+            self.spells.push(Spell { number, times, share: work.share });
             number
         });
         self.listing = Some(Listing {
@@ -246,11 +248,15 @@ impl Account {
     }
 
     /// Sets the work of a spell. Of a holder whose processes have gone since it began nothing newer is known.
-    fn know(&mut self, number: u32, times: &WorkTimes) {
+    fn know(&mut self, number: u32, times: &WorkTimes, share: &'static str) {
         if let Some(spell) = self.spells.iter_mut().find(|spell| spell.number == number) {
-            let is_gone = |one: &&(Arc<str>, f64)| times.iter().all(|(holder, _)| *holder != one.0);
+            // What is known in another way has another unit.
+            let is_alike = spell.share == share;
+            let is_gone =
+                |one: &&(Arc<str>, f64)| is_alike && times.iter().all(|(holder, _)| *holder != one.0);
             let gone = spell.times.iter().filter(is_gone);
             spell.times = times.iter().chain(gone).cloned().collect();
+            spell.share = share;
         }
         for slot in self.slots.iter_mut().filter(|slot| slot.spell == Some(number)) {
             slot.told = None;
@@ -294,7 +300,7 @@ impl Account {
                 let at = self.spells.binary_search_by_key(&number, |spell| spell.number).ok()?;
                 self.spells.get(at)
             });
-            slot.add_to(&mut lines, *used, spell.map(|spell| &*spell.times));
+            slot.add_to(&mut lines, *used, spell);
         }
         lines.extend(self.unobserved.iter_mut().map(|hour| Line {
             hour_ns: hour.hour_ns,
@@ -332,19 +338,19 @@ impl Account {
 
 impl Slot {
     /// Adds what each of the holders used, who used this together, to the lines of theirs.
-    fn add_to(&mut self, lines: &mut Vec<Line>, used: HolderUse, times: Option<&[(Arc<str>, f64)]>) {
+    fn add_to(&mut self, lines: &mut Vec<Line>, used: HolderUse, spell: Option<&Spell>) {
         let is_news = self.told.replace(used) != Some(used);
-        let worked = times.map(|times| part::by_work(&self.parts, times));
+        let worked = spell.map(|spell| (spell.share, part::by_work(&self.parts, &spell.times)));
         for (at, part) in self.parts.iter().enumerate() {
-            let work = worked.as_ref().and_then(|worked| worked.get(at));
+            let work = worked.as_ref().and_then(|(share, worked)| Some((*share, *worked.get(at)?)));
             let own = self.own.get(at).filter(|_| part.instance.is_some());
             let line = Line {
                 hour_ns: self.hour_ns,
                 holder: Arc::clone(&part.holder),
-                share: if work.is_some() { PROCESS_TIME } else { part.share },
+                share: work.map_or(part.share, |(share, _)| share),
                 identity: Arc::clone(&part.identity),
                 used: match work {
-                    Some(work) => used.part_by_work(part.fraction, *work),
+                    Some((_, work)) => used.part_by_work(part.fraction, work),
                     None => used.part(part.fraction),
                 },
                 peaks: *own.unwrap_or(&self.peaks),

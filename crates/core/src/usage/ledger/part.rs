@@ -10,6 +10,7 @@ use crate::{Identity, IdentityColumn};
 pub(in crate::usage) const EQUAL: &str = "equal";
 pub(in crate::usage) const EXCLUSIVE: &str = "exclusive";
 pub(in crate::usage) const PROCESS_TIME: &str = "process_time";
+pub(in crate::usage) const OCCUPANCY: &str = "occupancy";
 pub(super) const INSTANCE: &str = "instance";
 
 /// Slices of compute of a GPU that can be divided by MIG.

@@ -7,7 +7,7 @@ use arrow_array::cast::AsArray;
 use arrow_array::types::Int32Type;
 use foldhash::fast::RandomState;
 
-use super::part::name_of;
+use super::part::{OCCUPANCY, PROCESS_TIME, name_of};
 use super::sharing::{ProcessOwner, Sharing};
 use crate::batch::{RowKeys, Value, numbers, text_at};
 use crate::{Batch, IdentityColumn, Table};
@@ -16,6 +16,8 @@ use crate::{Batch, IdentityColumn, Table};
 const KNOWN: f64 = 0.9;
 /// Shares of the engines of a process. What it works is the largest of them.
 const ENGINES: [&str; 3] = ["sm_utilization", "encoder_utilization", "decoder_utilization"];
+/// Compute units that a process fills when it is listed: what is known of work whose time no engine tells.
+const UNITS: &str = "compute_units";
 
 /// A process on a GPU.
 #[derive(Debug)]
@@ -24,6 +26,8 @@ pub(super) struct ListedProcess {
     computes: bool,
     /// Its share of the GPU's time, %; none if that is not read.
     percent: Option<f64>,
+    /// Compute units that it fills; none if that is not read.
+    units: Option<f64>,
     /// Whether it may have worked all the same: AMD's engine times leave out what ROCm computes.
     is_hidden: bool,
 }
@@ -43,6 +47,7 @@ pub(super) fn listings(batch: &Batch) -> BTreeMap<i64, ProcessesByGpu> {
     let pids = column("pid").and_then(numbers);
     let vendors = batch.identity_column(IdentityColumn::Vendor);
     let engines = ENGINES.map(|name| column(name).and_then(numbers));
+    let units = column(UNITS).and_then(numbers);
     for (row, (id, &time_ns)) in keys.ids.iter().zip(batch.timestamps()).enumerate() {
         let Some(key) = keys.keys.get(*id as usize) else { continue };
         let Some(Value::Int(pid)) = pids.as_ref().and_then(|pids| pids.value(row)) else { continue };
@@ -56,6 +61,7 @@ pub(super) fn listings(batch: &Batch) -> BTreeMap<i64, ProcessesByGpu> {
             pid: u32::try_from(pid).unwrap_or_default(),
             computes,
             percent: shares.max_by(f64::total_cmp),
+            units: units.as_ref().and_then(|units| units.value(row)).map(Value::as_f64),
             is_hidden: is_amd && computes && !has_share,
         };
         listings.entry(time_ns).or_default().entry(Arc::clone(key)).or_default().push(process);
@@ -68,8 +74,34 @@ pub(super) fn listings(batch: &Batch) -> BTreeMap<i64, ProcessesByGpu> {
 pub(super) struct Work {
     /// The users whose processes compute, as holders.
     pub(super) users: Vec<Arc<str>>,
-    /// How much of the GPU's time the processes of each holder had, %; none if that is not known.
+    /// How much of the GPU the processes of each holder had; none if that is not known.
     pub(super) times: Option<WorkTimes>,
+    /// How that is known, as rows call it.
+    pub(super) share: &'static str,
+}
+
+/// How much of a GPU each process had, in one unit for all.
+struct Weights {
+    share: &'static str,
+    of: fn(&ListedProcess) -> Option<f64>,
+    /// Whether it is known of all of them.
+    are_known: bool,
+}
+
+impl Weights {
+    /// By engine time; where some of it is hidden, by compute units, if nobody works in another way.
+    fn of(processes: &[ListedProcess]) -> Self {
+        if !processes.iter().any(|process| process.is_hidden) {
+            // A process that did nothing has no share with some drivers, so one that has is enough.
+            let are_known = processes.iter().any(|process| process.percent.is_some());
+            return Self { share: PROCESS_TIME, of: |process| process.percent, are_known };
+        }
+        let is_known = |process: &ListedProcess| {
+            let has_units = process.units.is_some() || !process.is_hidden;
+            has_units && process.percent.is_none_or(|percent| percent <= 0.0)
+        };
+        Self { share: OCCUPANCY, of: |process| process.units, are_known: processes.iter().all(is_known) }
+    }
 }
 
 impl Work {
@@ -82,10 +114,12 @@ impl Work {
         let mut users: Vec<Arc<str>> = Vec::new();
         let mut times: Vec<(Arc<str>, f64)> = Vec::new();
         let mut unknown = 0.0;
-        for ListedProcess { pid, computes, percent, .. } in processes {
-            let percent = percent.unwrap_or(0.0);
+        let weights = Weights::of(processes);
+        for process in processes {
+            let ListedProcess { pid, computes, .. } = process;
+            let weight = (weights.of)(process).unwrap_or(0.0);
             let Some(owner) = sharing.owner_of(*pid) else {
-                unknown += percent;
+                unknown += weight;
                 continue;
             };
             let (holder, is_user) = match owner {
@@ -95,23 +129,20 @@ impl Work {
             let is_user = is_user && *computes;
             // What others work is not the holders': it says nothing of their parts.
             if !is_user && !holds(&holder) {
-                unknown += percent;
+                unknown += weight;
                 continue;
             }
             if is_user && !users.contains(&holder) {
                 users.push(Arc::clone(&holder));
             }
             match times.iter_mut().find(|(known, _)| *known == holder) {
-                Some((_, sum)) => *sum += percent,
-                None => times.push((holder, percent)),
+                Some((_, sum)) => *sum += weight,
+                None => times.push((holder, weight)),
             }
         }
         users.sort();
-        let known: f64 = times.iter().map(|(_, percent)| percent).sum();
-        // A process that did nothing has no share with some drivers, so one that has is enough.
-        let is_read = processes.iter().any(|process| process.percent.is_some())
-            && !processes.iter().any(|process| process.is_hidden);
-        let is_known = is_read && !times.is_empty() && known >= KNOWN * (known + unknown);
-        Self { users, times: is_known.then(|| times.into()) }
+        let known: f64 = times.iter().map(|(_, weight)| weight).sum();
+        let is_known = weights.are_known && !times.is_empty() && known >= KNOWN * (known + unknown);
+        Self { users, times: is_known.then(|| times.into()), share: weights.share }
     }
 }

@@ -90,6 +90,7 @@ impl SmiProcesses {
                     memory_utilization_pct: None,
                     encoder_utilization_pct: None,
                     decoder_utilization_pct: None,
+                    compute_units: None,
                 });
             }
         }
@@ -135,6 +136,7 @@ impl ProcessTable for SmiProcesses {
                 memory_utilization_pct: row.memory_pct,
                 encoder_utilization_pct: row.encoder_pct,
                 decoder_utilization_pct: row.decoder_pct,
+                compute_units: None,
             });
         }
         Ok(ProcessList { processes: found, gaps: Vec::new() })

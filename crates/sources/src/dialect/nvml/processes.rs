@@ -97,6 +97,7 @@ impl Processes {
                     memory_utilization_pct: None,
                     encoder_utilization_pct: None,
                     decoder_utilization_pct: None,
+                    compute_units: None,
                 });
                 if process.kind != kind_of(kind) {
                     process.kind = ProcessKind::ComputeGraphics;

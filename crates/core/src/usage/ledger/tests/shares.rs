@@ -99,6 +99,39 @@ fn work_of_processes_that_nobody_knows_or_of_others_than_the_holders_divides_not
     }
 }
 
+/// A listing of ROCm processes on an AMD GPU: number and compute units of each; none: the kernel does not say it.
+fn computing(at_s: i64, processes: &[(u32, Option<i64>)]) -> Batch {
+    let mut builder = BatchBuilder::new(Table::GpuProcesses);
+    let gpu = Identity::default().with(IdentityColumn::Uuid, "GPU-1").unwrap();
+    let identity = builder.intern(&gpu.with(IdentityColumn::Vendor, "amd").unwrap());
+    for (pid, units) in processes {
+        let row = builder.row(BASE_NS + at_s * SECOND_NS, identity);
+        builder.set_extra(row, "pid", Value::Int((*pid).into())).unwrap();
+        builder.set_extra_text(row, "process_type", "compute").unwrap();
+        if let Some(units) = units {
+            builder.set_extra(row, "compute_units", Value::Int(*units)).unwrap();
+        }
+    }
+    builder.finish(Origin::default(), 1).unwrap()
+}
+
+#[test]
+fn compute_units_divide_work_whose_time_no_engine_tells_if_they_are_known_of_all() {
+    let sharing = Working(Pods(&[0, 1]));
+    let told = |other| {
+        let listing = |at_s| computing(at_s, &[(0, Some(30)), (1, other)]);
+        told_with(100, Some(0), &sharing, &[(20, listing(20)), (60, listing(60))])
+    };
+    let (all, one) = (told(Some(10)), told(None));
+    let [first, second] = ["pod:team/pod-0/", "pod:team/pod-1/"].map(|pod| sums_of(&all, pod, "occupancy"));
+    // Of the busy half of the time three quarters, of the rest the half.
+    assert!((first[1] / second[1] - 3.0).abs() < 0.01, "{first:?} {second:?}");
+    assert!((first[0] + second[0] - 79.0).abs() < 1e-3, "{first:?} {second:?}");
+    assert_near(sums_of(&all, "pod:team/pod-0/", "process_time"), [0.0; 3]);
+    assert_near(sums_of(&one, "pod:team/pod-0/", "occupancy"), [0.0; 3]);
+    assert_near(sums_of(&one, "pod:team/pod-0/", EQUAL), [49.5, 24.75, 4_950.0]);
+}
+
 #[test]
 fn a_gpu_that_nobody_gave_out_is_held_by_the_user_who_computes_as_long_as_listings_say_so() {
     let sharing = Working(Pods(&[]));
