@@ -17,8 +17,8 @@ export function Advice({ of }: { readonly of: JobAsk }) {
 }
 
 function Said({ of }: { readonly of: JobAsk }) {
-  const { data, error, isPending } = useQuery(adviceQuery(of));
-  if (isPending) return <p role="status">Looking at what each GPU did</p>;
+  const { data, error } = useQuery(adviceQuery(of));
   if (error !== null) return <p className="text-warn">This could not be read: {error.message}</p>;
+  if (data === undefined) return <p role="status">Looking at what each GPU did</p>;
   return <p>{data === null ? "None that is safe to give: nothing shows that a GPU was not needed." : `${data}.`}</p>;
 }
