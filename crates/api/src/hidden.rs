@@ -7,9 +7,8 @@ use std::sync::Arc;
 
 use arrow_array::cast::AsArray as _;
 use arrow_array::types::Int32Type;
-use arrow_array::{Array as _, ArrayRef, DictionaryArray, RecordBatch, new_null_array};
-use arrow_schema::{FieldRef, Schema};
-use gpuvitals_core::batch::{RowKeys, Value, numbers, text_at};
+use arrow_array::{Array as _, ArrayRef, RecordBatch, StringArray, new_null_array};
+use gpuvitals_core::batch::RowKeys;
 use gpuvitals_core::history::{
     Answered, BucketQuery, Buckets, Change, Changes, Fleet, History, HistoryStats, Part, QueryError,
     RowPlace, Rows, RowsQuery,
@@ -21,8 +20,6 @@ use gpuvitals_core::{Batch, Health, Table, causes};
 /// The columns with names.
 const USER: &str = "job_user";
 const HOLDER: &str = "holder";
-/// The user's number on the host, where it is known.
-const UID: &str = "uid";
 /// What a holder begins with that is a user.
 const USER_HOLDER: &str = "user:";
 /// Most rows of one instant among which a place is looked for.
@@ -30,13 +27,10 @@ const PLACES_MAX: usize = 200_000;
 /// No number of a user on a host is as large.
 const MADE_FROM: u64 = 1 << 32;
 
-/// What is shown for the name of a user: the number on the host, or else one that this name has everywhere and always. A name that is a
-/// number already stays.
-fn shown_user(name: &str, uid: Option<i64>) -> String {
-    if name.bytes().all(|byte| byte.is_ascii_digit()) {
-        return name.to_owned();
-    }
-    uid.map_or_else(|| made_number(name).to_string(), |uid| uid.to_string())
+/// What is shown for the name of a user: a number that this name has everywhere and always. It is not that on the host, which hooks tell of
+/// some jobs and nobody of a process: one person would be two. A name that is a number already stays.
+fn shown_user(name: &str) -> String {
+    if name.bytes().all(|byte| byte.is_ascii_digit()) { name.to_owned() } else { made_number(name).to_string() }
 }
 
 /// A number of a name, above all numbers of users on hosts: FNV-1a, cut so that JSON can have it.
@@ -61,19 +55,8 @@ impl HiddenUsers {
         if let Some(after) = query.after.take() {
             query.after = Some(self.own_place(&query, after).await?);
         }
-        let names = |wanted: &[String], name: &str| wanted.iter().any(|column| column == name);
-        let wanted = query.metrics.as_mut().filter(|wanted| names(wanted, USER) && !names(wanted, UID));
-        // It is read beside the name, and not shown unless it was asked for.
-        let hides_uid = query.table == Table::Jobs && wanted.is_some();
-        if let Some(wanted) = wanted.filter(|_| hides_uid) {
-            wanted.push(UID.to_owned());
-        }
         let Part { answer: Rows { batch, total }, missing } = self.history.rows(query).await?;
-        let mut batch = batch.as_ref().map(hidden).transpose()?;
-        if hides_uid && let Some(with_uid) = &batch {
-            let rest = rebuilt(with_uid, |name, array| (name != UID).then(|| Arc::clone(array)))?;
-            batch = Some(rest);
-        }
+        let batch = batch.as_ref().map(hidden).transpose()?;
         Ok(Part { answer: Rows { batch, total }, missing })
     }
 
@@ -166,45 +149,32 @@ fn has_users(table: Table) -> bool {
 
 /// The same rows with numbers for the names of users: the one place where these are hidden.
 fn hidden(batch: &Batch) -> Result<Batch, QueryError> {
-    let uids = batch.records().column_by_name(UID).and_then(numbers);
-    let uid = |row: usize| match uids?.value(row)? {
-        Value::Int(uid) => Some(uid),
-        Value::Float32(_) | Value::Float(_) => None,
-    };
-    let shown_holder = |_: usize, holder: &str| match holder.strip_prefix(USER_HOLDER) {
-        Some(name) => format!("{USER_HOLDER}{}", shown_user(name, None)),
+    let shown_holder = |holder: &str| match holder.strip_prefix(USER_HOLDER) {
+        Some(name) => format!("{USER_HOLDER}{}", shown_user(name)),
         None => holder.to_owned(),
     };
-    rebuilt(batch, |name, array| {
-        Some(match (batch.table(), name) {
-            (Table::Jobs, USER) => with_texts(array, |row, name| shown_user(name, uid(row))),
-            (Table::GpuUsage, HOLDER) => with_texts(array, shown_holder),
-            _ => Arc::clone(array),
-        })
-    })
-}
-
-/// A column with these texts for its own.
-fn with_texts(array: &ArrayRef, shown: impl Fn(usize, &str) -> String) -> ArrayRef {
-    let Some(texts) = array.as_dictionary_opt::<Int32Type>() else {
-        return new_null_array(array.data_type(), array.len());
-    };
-    let shown = (0..texts.len()).map(|row| text_at(texts, row).map(|text| shown(row, text)));
-    let shown: Vec<Option<String>> = shown.collect();
-    let shown: DictionaryArray<Int32Type> = shown.iter().map(Option::as_deref).collect();
-    Arc::new(shown)
-}
-
-/// The same rows with other columns; none: without the column.
-fn rebuilt(batch: &Batch, column: impl Fn(&str, &ArrayRef) -> Option<ArrayRef>) -> Result<Batch, QueryError> {
     let schema = batch.schema();
     let all = schema.fields().iter().zip(batch.records().columns());
-    let (fields, arrays): (Vec<FieldRef>, Vec<ArrayRef>) =
-        all.filter_map(|(field, array)| Some((Arc::clone(field), column(field.name(), array)?))).unzip();
-    let schema = Schema::new_with_metadata(fields, schema.metadata().clone());
-    let records = RecordBatch::try_new(Arc::new(schema), arrays).map_err(QueryError::failed)?;
+    let arrays = all.map(|(field, array)| match (batch.table(), field.name().as_str()) {
+        (Table::Jobs, USER) => with_texts(array, shown_user),
+        (Table::GpuUsage, HOLDER) => with_texts(array, shown_holder),
+        _ => Arc::clone(array),
+    });
+    let arrays: Vec<ArrayRef> = arrays.collect();
+    let records = RecordBatch::try_new(schema, arrays).map_err(QueryError::failed)?;
     let rows = Batch::new(batch.table(), records, batch.origin().clone(), batch.sequence());
     Ok(rows.map_err(QueryError::failed)?.with_absences(batch.absences().to_vec()))
+}
+
+/// A column with these texts for its own: each text once, however many rows have it.
+fn with_texts(array: &ArrayRef, shown: impl Fn(&str) -> String) -> ArrayRef {
+    let texts = array.as_dictionary_opt::<Int32Type>();
+    let texts = texts.and_then(|texts| Some((texts, texts.values().as_string_opt::<i32>()?)));
+    let Some((texts, own)) = texts else {
+        return new_null_array(array.data_type(), array.len());
+    };
+    let shown: StringArray = own.iter().map(|text| text.map(&shown)).collect();
+    Arc::new(texts.with_values(Arc::new(shown)))
 }
 
 #[cfg(test)]
@@ -212,12 +182,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_user_is_the_number_on_the_host_or_one_that_no_user_of_a_host_has() {
-        assert_eq!(shown_user("kim", Some(1_001)), "1001");
-        assert_eq!(shown_user("4711", None), "4711");
-        let made: u64 = shown_user("kim", None).parse().unwrap();
-        assert_eq!(made.to_string(), shown_user("kim", None), "it is always the same");
+    fn a_name_is_always_the_same_number_and_that_of_no_user_of_a_host() {
+        assert_eq!(shown_user("4711"), "4711");
+        let made: u64 = shown_user("kim").parse().unwrap();
+        assert_eq!(made.to_string(), shown_user("kim"));
         assert!((MADE_FROM..1 << 53).contains(&made), "{made}");
-        assert_ne!(shown_user("kim", None), shown_user("kin", None));
+        assert_ne!(shown_user("kim"), shown_user("kin"));
     }
 }

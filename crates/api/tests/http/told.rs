@@ -162,16 +162,22 @@ async fn what_was_held_adds_up_by_user_account_and_queue() {
     );
 }
 
+/// The number that is shown for a user.
+fn made_number(user: &Value) -> String {
+    let number = user.as_str().unwrap();
+    assert!(number.parse::<u64>().unwrap() > u64::from(u32::MAX), "no user of a host has it: {number}");
+    number.to_owned()
+}
+
 #[tokio::test]
 async fn users_are_numbers_on_every_path_that_shows_them() {
     let world = shared(true).await;
     let list = world.ok("/api/v1/jobs").await;
-    let about = |id: &str| group(&list, &json!(id))["about"]["user"].clone();
-    assert_eq!(about("job:7"), "1001");
-    let lee = about("job:9").as_str().unwrap().to_owned();
-    assert!(lee.parse::<u64>().unwrap() > u64::from(u32::MAX), "no user of a host has it: {lee}");
+    let about = |id: &str| made_number(&group(&list, &json!(id))["about"]["user"]);
+    let (kim, lee) = (about("job:7"), about("job:9"));
+    assert_ne!(kim, lee);
     let by_user = world.ok("/api/v1/jobs?by=user").await;
-    near(&group(&by_user, &json!("1001"))["held_gpu_hours"], 2.0);
+    near(&group(&by_user, &json!(kim))["held_gpu_hours"], 2.0);
     near(&group(&by_user, &json!(lee))["held_gpu_hours"], 2.0);
     let held = world.ok(&format!("/api/v1/jobs/user%3A{lee}")).await;
     assert_eq!(held["job"]["holder"], format!("user:{lee}"));
@@ -192,12 +198,24 @@ async fn users_are_numbers_on_every_path_that_shows_them() {
         let text = answer.text();
         assert_eq!(answer.status, 200, "{path}: {text}");
         assert!(!text.contains("kim") && !text.contains("lee"), "{path}: {text}");
-        assert!(text.contains("1001") || text.contains(&lee), "{path}: {text}");
+        assert!(text.contains(&kim) || text.contains(&lee), "{path}: {text}");
     }
     let csv = world.get(&format!("/api/v1/telemetry?table=jobs&metrics=job_user&format=csv&{rows}")).await;
     let head = csv.text().lines().next().unwrap();
     let has = |name: &str| head.split(',').any(|column| column == name);
     assert!(has("job_user") && !has("uid"), "it was not asked for: {head}");
+}
+
+#[tokio::test]
+async fn who_has_a_job_and_a_process_is_one_number() {
+    let world = World::empty(|config, _| config.hides_users = true).await;
+    world.append(used(&[(card(0), "job:7", 100), (card(1), "user:kim", 50)], 100)).await;
+    world.append(told(&[("7", "prolog", [Some(3_600), None], &[("job_user", "kim")], Some(1_001))])).await;
+    let users = world.ok("/api/v1/jobs?by=user").await;
+    assert_eq!(users["total"], 1, "{users}");
+    let kim = &users["jobs"][0];
+    near(&kim["held_gpu_hours"], 2.0);
+    assert_eq!(world.ok("/api/v1/jobs/7").await["job"]["about"]["user"], made_number(&kim["group"]));
 }
 
 #[tokio::test]
@@ -318,7 +336,7 @@ async fn stalled(hides_users: bool) -> World {
 async fn a_finding_about_a_job_names_users_as_all_else_does() {
     let answer = stalled(true).await.get("/api/v1/analysis/findings").await;
     assert!(!answer.text().contains("kim"), "{}", answer.text());
-    assert_eq!(answer.json()["findings"][0]["reach"]["user"], "1001");
+    made_number(&answer.json()["findings"][0]["reach"]["user"]);
 }
 
 #[tokio::test]
