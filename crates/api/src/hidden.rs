@@ -30,7 +30,11 @@ const MADE_FROM: u64 = 1 << 32;
 /// What is shown for the name of a user: a number that this name has everywhere and always. It is not that on the host, which hooks tell of
 /// some jobs and nobody of a process: one person would be two. A name that is a number already stays.
 fn shown_user(name: &str) -> String {
-    if name.bytes().all(|byte| byte.is_ascii_digit()) { name.to_owned() } else { made_number(name).to_string() }
+    if name.bytes().all(|byte| byte.is_ascii_digit()) {
+        name.to_owned()
+    } else {
+        made_number(name).to_string()
+    }
 }
 
 /// A number of a name, above all numbers of users on hosts: FNV-1a, cut so that JSON can have it.
@@ -82,7 +86,15 @@ impl HiddenUsers {
         let keys = RowKeys::whole(hidden(batch)?.records(), Table::GpuUsage).map_err(QueryError::failed)?;
         let is_it = |id: &u32| keys.keys.get(*id as usize) == Some(&shown.key);
         let row = keys.ids.iter().position(is_it);
-        Ok(row.and_then(|row| own.place(row)).unwrap_or(nowhere))
+        match row.and_then(|row| own.place(row)) {
+            Some(place) => Ok(place),
+            // It may be among the others: with no place of its own, whoever turns pages would be given the same page again and again.
+            None if batch.rows() >= PLACES_MAX => {
+                let max = PLACES_MAX as u64;
+                Err(QueryError::TooManyRows { rows: max.saturating_add(1), max })
+            }
+            None => Ok(nowhere),
+        }
     }
 }
 
