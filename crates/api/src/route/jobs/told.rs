@@ -129,10 +129,11 @@ impl ToldJobs {
         Self::asked(history, Vec::new(), range, now_ns).await
     }
 
-    /// Of the jobs among these holders.
+    /// Of the jobs among these holders. Where there are too many rows of them, or these are away, nothing is told and that is missing:
+    /// what holders used is known without.
     ///
     /// # Errors
-    /// When there are too many rows of them, or the history gives none.
+    /// When the history fails.
     pub(super) async fn of_holders(
         history: &dyn History,
         holders: &[Holding],
@@ -148,7 +149,12 @@ impl ToldJobs {
         if ids.len() > IDS_MAX {
             ids.clear();
         }
-        Self::asked(history, ids, range, now_ns).await
+        match Self::asked(history, ids, range, now_ns).await {
+            Err(error @ (QueryError::TooManyRows { .. } | QueryError::Away { .. })) => {
+                Ok(Part { answer: Self::default(), missing: vec![format!("what is told of jobs: {error}")] })
+            }
+            told => told,
+        }
     }
 
     async fn asked(
