@@ -193,6 +193,7 @@ pub async fn batch_jobs(
         // Rows have the start of their hour.
         start_ns: Some(hour_of(start_ns)),
         end_ns: Some(end_ns),
+        metrics: Some(BatchJobs::columns().map(str::to_owned).collect()),
         ..RowsQuery::of(Table::Jobs, 0)
     };
     let mut jobs = BatchJobs::default();

@@ -163,6 +163,12 @@ fn whole_number(numbers: Option<MetricColumn<'_>>, row: usize) -> Option<i64> {
 }
 
 impl BatchJobs {
+    /// The columns of `jobs` that they are made of.
+    pub fn columns() -> impl Iterator<Item = &'static str> {
+        let others = ["job_id", "step", "told_by", "as_of_ns", "start_ns", "end_ns", "uid", "exit_code"];
+        others.into_iter().chain(TEXTS)
+    }
+
     /// Adds rows of `jobs`.
     pub fn add(&mut self, batch: &Batch) {
         let columns = JobColumns::of(batch);

@@ -21,7 +21,8 @@ pub(super) const EXAMPLES: &str = "Examples:
   gpuvitals jobs waste --last 7d --by namespace --csv
   gpuvitals jobs waste --last 31d --html waste.html
 
-WASTED is the time held, less time times utilisation. Docs: docs/jobs.md.";
+WASTED is the time held, less time times utilisation. By user all that hooks told in the range is read, a million rows at
+most: of more the question is refused, ask for fewer days. Docs: docs/jobs.md.";
 
 /// Most lines: of more the rest is in the sums alone.
 const LINES_MAX: usize = 10_000;
