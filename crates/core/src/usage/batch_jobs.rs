@@ -241,7 +241,9 @@ impl JoinedJob {
             _ => None,
         };
         // Nodes begin and end one after the other: the controller's word counts.
-        let first_ns = || hosts().filter_map(|span| span.start_ns).min();
+        // Where it has ended while it runs, an earlier run of it may have.
+        let is_of_run = |span: &&JobSpan| runs != Some(true) || span.end_ns.is_none();
+        let first_ns = || hosts().filter(is_of_run).filter_map(|span| span.start_ns).min();
         let last = hosts().max_by_key(|span| span.end_ns);
         let is_over = runs == Some(false);
         let ended = whole.filter(|span| span.end_ns.is_some()).or(last).filter(|_| is_over);
@@ -355,5 +357,17 @@ mod tests {
         // The end of one was lost.
         let silent = of(&[("prolog", "n1", 3_600, [Some(-7_200), None], &[])]);
         assert_eq!((silent.runs, silent.end_ns), (None, None));
+    }
+
+    #[test]
+    fn a_job_that_runs_again_began_where_it_has_not_ended() {
+        let rows: &[Told<'_>] = &[
+            ("prolog", "n1", 90, [Some(-100), None], &[]),
+            ("epilog", "n1", 50, [None, Some(-50)], &[]),
+            ("prolog", "n2", 20, [Some(-20), None], &[]),
+            ("prolog", "n3", 19, [Some(-19), None], &[]),
+        ];
+        let again = of(rows);
+        assert_eq!((again.runs, again.start_ns), (Some(true), Some(NOW_NS - 20 * SECOND_NS)));
     }
 }
