@@ -114,12 +114,12 @@ pub(crate) struct AboutJob {
     array_task: Option<String>,
     /// When it began; null: not known.
     start: Option<Moment>,
-    /// When it ended; null: it runs, or that is not known.
+    /// When it ended; null: at the end of the range it ran, or that is not known.
     end: Option<Moment>,
-    /// `running` or `ended`; null: nobody has told of it for long.
+    /// `running` or `ended` at the end of the range; null: nobody had told of it for long.
     #[schema(value_type = Option<String>)]
     state: Option<&'static str>,
-    /// How it ended, `CODE:SIGNAL`; null: it runs, or that is not known.
+    /// How it ended, `CODE:SIGNAL`; null: at the end of the range it ran, or that is not known.
     exit_code: Option<String>,
     /// Its labels that the setting `jobs.labels` names; missing if it has none of them.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]

@@ -124,6 +124,9 @@ async fn a_job_has_its_name_user_account_queue_and_times() {
     assert_eq!((&over["state"], &over["end"]), (&json!("ended"), &json!("2026-11-20T15:59:50Z")));
     assert_eq!(group(&list, &json!("user:lee"))["about"], Value::Null, "nobody tells of it");
     assert_eq!(world.ok("/api/v1/jobs/7").await["job"]["about"], *about);
+    let past = world.ok("/api/v1/jobs?start=2026-11-20T15:00:00Z&end=2026-11-20T15:30:00Z").await;
+    let over = &group(&past, &json!("job:8"))["about"];
+    assert_eq!((&over["state"], &over["end"]), (&json!("running"), &Value::Null), "it ended after the range");
 }
 
 #[tokio::test]

@@ -190,10 +190,10 @@ impl BatchJobs {
         }
     }
 
-    /// What is known of the job of this number in this cluster by an instant, nanoseconds UTC since 1970; none: nothing.
-    pub fn get(&self, cluster: Option<&str>, id: &str, now_ns: i64) -> Option<BatchJob> {
+    /// What is known of the job of this number in this cluster, as of an instant, nanoseconds UTC since 1970; none: nothing.
+    pub fn get(&self, cluster: Option<&str>, id: &str, at_ns: i64) -> Option<BatchJob> {
         let mut of_clusters = self.known.get(id)?.iter();
-        Some(of_clusters.find(|job| job.cluster.as_deref() == cluster)?.joined(now_ns))
+        Some(of_clusters.find(|job| job.cluster.as_deref() == cluster)?.joined(at_ns))
     }
 }
 
@@ -227,31 +227,33 @@ impl JoinedJob {
         }
     }
 
-    fn joined(&self, now_ns: i64) -> BatchJob {
+    fn joined(&self, at_ns: i64) -> BatchJob {
         let whole = self.controller.as_ref();
         let hosts = || self.hosts.values();
+        // A row is of a whole hour: it may know of an end after the instant.
+        let end_ns = |span: &JobSpan| span.end_ns.filter(|end_ns| *end_ns <= at_ns);
         let is_running =
-            |span: &JobSpan| span.end_ns.is_none() && now_ns.saturating_sub(span.as_of_ns) <= TOLD_AGAIN_NS;
+            |span: &JobSpan| end_ns(span).is_none() && at_ns.saturating_sub(span.as_of_ns) <= TOLD_AGAIN_NS;
         let runs = match whole {
-            Some(span) if span.end_ns.is_some() => Some(false),
+            Some(span) if end_ns(span).is_some() => Some(false),
             Some(span) if is_running(span) => Some(true),
             _ if hosts().any(is_running) => Some(true),
             // The controller may have been lost.
-            _ if !self.hosts.is_empty() && hosts().all(|span| span.end_ns.is_some()) => Some(false),
+            _ if !self.hosts.is_empty() && hosts().all(|span| end_ns(span).is_some()) => Some(false),
             _ => None,
         };
         // Nodes begin and end one after the other: the controller's word counts.
         // Where it has ended while it runs, an earlier run of it may have.
-        let is_of_run = |span: &&JobSpan| runs != Some(true) || span.end_ns.is_none();
+        let is_of_run = |span: &&JobSpan| runs != Some(true) || end_ns(span).is_none();
         let first_ns = || hosts().filter(is_of_run).filter_map(|span| span.start_ns).min();
-        let last = hosts().max_by_key(|span| span.end_ns);
+        let last = hosts().max_by_key(|span| end_ns(span));
         let is_over = runs == Some(false);
-        let ended = whole.filter(|span| span.end_ns.is_some()).or(last).filter(|_| is_over);
+        let ended = whole.filter(|span| end_ns(span).is_some()).or(last).filter(|_| is_over);
         BatchJob {
             texts: self.texts.each_ref().map(|newest| newest.as_ref().map(|(_, text)| Arc::clone(text))),
             uid: self.uid.map(|(_, uid)| uid),
             start_ns: whole.and_then(|span| span.start_ns).or_else(first_ns),
-            end_ns: ended.and_then(|span| span.end_ns),
+            end_ns: ended.and_then(end_ns),
             runs,
             exit_code: ended.and_then(|span| span.exit_code.clone()),
         }
@@ -357,6 +359,17 @@ mod tests {
         // The end of one was lost.
         let silent = of(&[("prolog", "n1", 3_600, [Some(-7_200), None], &[])]);
         assert_eq!((silent.runs, silent.end_ns), (None, None));
+    }
+
+    #[test]
+    fn what_came_after_an_instant_is_not_told_of_it() {
+        let rows: &[Told<'_>] = &[
+            ("prolog", "n1", 90, [Some(-100), None], &[]),
+            ("epilog", "n1", 20, [None, Some(-20)], &[("exit_code", "3:0")]),
+        ];
+        let before = jobs(rows).get(None, "7", NOW_NS - 30 * SECOND_NS).unwrap();
+        assert_eq!((before.runs, before.end_ns, before.exit_code), (Some(true), None, None));
+        assert_eq!((of(rows).runs, of(rows).end_ns), (Some(false), Some(NOW_NS - 20 * SECOND_NS)));
     }
 
     #[test]

@@ -105,7 +105,7 @@ impl ToldGroup {
 #[derive(Debug, Default)]
 pub(super) struct ToldJobs {
     jobs: BatchJobs,
-    /// As of when, nanoseconds UTC since 1970.
+    /// As of when, nanoseconds UTC since 1970: the end of the range, or now.
     at_ns: i64,
     /// Keys of the labels that are shown.
     labels: Arc<[Arc<str>]>,
