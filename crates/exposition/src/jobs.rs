@@ -30,7 +30,7 @@ pub struct JobMeters {
     named: BTreeMap<Arc<str>, JobMeter>,
     /// Of those that had no place when they used it: it never falls.
     other: UsedTotals,
-    /// By hour and key, the newest sums of each row.
+    /// By hour and key, the highest sums of each row: what has fallen and rises again is not counted twice.
     rows: HashMap<(i64, Arc<str>), UsedTotals, foldhash::fast::RandomState>,
 }
 
@@ -131,8 +131,9 @@ impl JobMeters {
             let last_ns = whole_number(columns.as_of_ns, row).unwrap_or(hour_ns);
             newest_ns = newest_ns.max(last_ns);
             let totals = columns.totals(row);
-            let before = self.rows.insert((hour_ns, Arc::clone(key)), totals).unwrap_or_default();
-            let more = totals.since(before);
+            let counted = self.rows.entry((hour_ns, Arc::clone(key))).or_default();
+            let more = totals.since(*counted);
+            *counted = totals.each(*counted, Ord::max);
             if let Some(meter) = self.meter(holder, batch, row) {
                 meter.totals = meter.totals.and(more);
                 meter.last_ns = meter.last_ns.max(last_ns);

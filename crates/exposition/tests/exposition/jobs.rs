@@ -75,6 +75,27 @@ fn what_a_job_used_is_counted_once_however_often_its_rows_come() {
 }
 
 #[test]
+fn sums_that_fall_and_rise_again_are_counted_once() {
+    let mut meters = JobMeters::default();
+    for (as_of_s, held_s, busy_s, joules) in [
+        (20, 20, Some(14), Some(900)),
+        (21, 15, Some(14), None),
+        (22, 22, Some(10), Some(800)),
+        (23, 23, Some(15), Some(950)),
+    ] {
+        meters.take(&used(HOUR, as_of_s, &[("GPU-0", "user:kim", held_s, busy_s, joules)]));
+    }
+    let lines = lines(&meters);
+    for line in [
+        "gpu_job_held_seconds_total{holder=\"user:kim\"} 23",
+        "gpu_job_busy_seconds_total{holder=\"user:kim\"} 15",
+        "gpu_job_energy_joules_total{holder=\"user:kim\"} 950",
+    ] {
+        assert!(lines.iter().any(|one| one == line), "{line}: {lines:?}");
+    }
+}
+
+#[test]
 fn what_is_not_known_has_no_series() {
     let mut meters = JobMeters::default();
     meters.take(&used(HOUR, 10, &[("GPU-0", "user:kim", 10, None, None)]));
