@@ -32,7 +32,8 @@ pub(super) fn families(judgement: &Judgement) -> Vec<Family> {
     let help = "Clock of a straggler as a share of the median of its job, by GPU and job; of the 500 worst.";
     let stragglers =
         of_gpus(judgement, &["straggler"], of_gpu("gpuvitals_straggler_clock_ratio", help), clock_share);
-    let help = "How long the GPU of a job that has been idle for longest has done nothing, for each idle GPU of the job; of 500 GPUs.";
+    let help = "How long a job has held GPUs that do nothing, for each of them; of 500 GPUs. Since the first of them stopped (`idle_held`), \
+                or the last (`job_stalled`).";
     let idle = of_gpus(
         judgement,
         &["idle_held", "job_stalled"],
