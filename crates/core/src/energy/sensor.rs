@@ -8,6 +8,8 @@ use crate::{Identity, IdentityColumn};
 const VENDOR: &str = "nvidia";
 /// Boards of the same name for laptops have other sensors.
 const OTHERS: [&str; 3] = ["Laptop", "Max", "Mobile"];
+/// What the model of an instance has in its name, before the profile.
+const INSTANCE: &str = "MIG";
 
 const STUDY: &str = "a study of 70 GPUs beside a meter (arXiv 2312.02741)";
 const MANUAL: &str = "±5 % by the study of 70 GPUs (arXiv 2312.02741), ±5 W by the manual of nvidia-smi";
@@ -130,13 +132,15 @@ static SENSORS: [PowerSensor; 9] = [
 ];
 
 impl PowerSensor {
-    /// The sensor of a GPU, by vendor and model; none that nobody has measured.
+    /// The sensor of a GPU, by vendor and model; none that nobody has measured. An instance has none of its own: what it is said to draw is
+    /// a part of its card's power.
     pub fn of(gpu: &Identity) -> Option<&'static Self> {
         let is_other =
             gpu.get(IdentityColumn::Vendor).is_some_and(|vendor| !vendor.eq_ignore_ascii_case(VENDOR));
         let model = gpu.get(IdentityColumn::Model).filter(|_| !is_other)?;
         let has = |name: &str| words(model).any(|word| word.eq_ignore_ascii_case(name));
-        if OTHERS.iter().any(|name| has(name)) {
+        let is_instance = gpu.get(IdentityColumn::Partition).is_some() || has(INSTANCE);
+        if is_instance || OTHERS.iter().any(|name| has(name)) {
             return None;
         }
         SENSORS.iter().find(|sensor| sensor.names.iter().any(|name| has(name)))
@@ -166,7 +170,7 @@ mod tests {
 
     #[test]
     fn a_board_is_known_by_a_word_of_its_name() {
-        for model in ["NVIDIA A100-SXM4-80GB", "NVIDIA A100-PCIE-40GB MIG 1g.5gb", "NVIDIA H100 80GB HBM3"] {
+        for model in ["NVIDIA A100-SXM4-80GB", "NVIDIA A100-PCIE-40GB", "NVIDIA H100 80GB HBM3"] {
             assert_eq!(of(Some("nvidia"), model), Some((0.1, 0.025)), "{model}");
         }
         assert_eq!(of(None, "NVIDIA GeForce RTX 3090"), Some((0.1, 0.1)));
@@ -181,6 +185,15 @@ mod tests {
         }
         assert_eq!(of(Some("amd"), "AMD Instinct MI300X"), None);
         assert_eq!(of(Some("amd"), "AMD Radeon A100"), None, "another maker's board of that name");
+    }
+
+    #[test]
+    fn an_instance_has_no_sensor() {
+        assert_eq!(of(Some("nvidia"), "NVIDIA A100-PCIE-40GB MIG 1g.5gb"), None);
+        let card = Identity::default().with(IdentityColumn::Model, "NVIDIA A100-PCIE-40GB").unwrap();
+        assert!(PowerSensor::of(&card).is_some());
+        let instance = card.with(IdentityColumn::Partition, "1").unwrap();
+        assert_eq!(PowerSensor::of(&instance), None);
     }
 
     #[test]
