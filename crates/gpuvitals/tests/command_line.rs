@@ -111,6 +111,8 @@ const WRONG_WORDS: &[(&[&str], &str)] = &[
     (&["jobs", "--by", "label"], "namespace"),
     (&["jobs", "waste", "--by", "job"], "namespace"),
     (&["jobs", "waste", "--csv", "--html", "a"], "--csv"),
+    (&["jobs", "waste", "--csv", "--json"], "--json is another form"),
+    (&["jobs", "waste", "--html", "a", "--json"], "--json is another form"),
     (&["jobs", "show"], "<ID>"),
     (&["jobs", "show", "7", "--end", "soon"], "--end"),
     (&["jobs", "--last", "1h", "show", "7"], "show"),

@@ -10,7 +10,7 @@ use gpuvitals_log::Fresh;
 use serde_json::Value;
 
 use super::range::{RangeFlags, range};
-use crate::failure::Failure;
+use crate::failure::{Exit, Failure};
 use crate::query::flags::Server;
 use crate::table::{fitted, text, width, with_numbers};
 use crate::{query, terminal};
@@ -53,8 +53,12 @@ pub(crate) struct WasteFlags {
 /// Prints or writes what was held for nothing.
 ///
 /// # Errors
-/// If the server cannot be reached or refuses the question, or the file cannot be written.
+/// If two forms are asked for, the server cannot be reached or refuses the question, or the file cannot be written.
 pub(super) fn run(asked: &WasteFlags, server: &Server) -> Result<(), Failure> {
+    // `--json` is a flag of all that `jobs` can ask: these do not know it as one that they conflict with.
+    if server.json && (asked.csv || asked.html.is_some()) {
+        return Err(Failure::new(Exit::Usage, "--json is another form than --csv and --html: leave it out"));
+    }
     let answer = query::ask(server, &path(asked)?)?;
     if let Some(file) = &asked.html {
         return write(file, &page(&answer, &asked.by));
