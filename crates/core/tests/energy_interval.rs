@@ -220,6 +220,8 @@ fn the_window_of_a_sensor_is_at_most_as_long_as_its_sharpest_step() {
     assert!((0.1..0.3).contains(&slower), "its load takes more than one reading to rise: {slower}");
     let average = window("rtx3090.readings.csv", 1);
     assert!((0.9..1.2).contains(&average), "power.draw of this card averages a second: {average}");
+    let faster = timing("k40m.readings.csv", 0);
+    assert_eq!(faster.window_max_s, None, "30 ms are too fast: its steps would say less than its window has");
 }
 
 #[test]

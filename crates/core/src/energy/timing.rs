@@ -22,6 +22,9 @@ const EQUAL_AFTER: f64 = 0.03;
 const BETWEEN: std::ops::Range<f64> = 0.1..0.9;
 /// Least period, as a multiple of the time between two readings: a faster sensor shows nothing of itself.
 const ASKED_MIN: f64 = 1.5;
+/// Least period whose steps show the window, seconds. The reading of a faster sensor comes near a new level within some periods and goes on
+/// rising: 116 ms of a K40m by this rule, whose window is taken for 200 ms.
+const WINDOW_PERIOD_MIN_S: f64 = 0.05;
 /// Most readings in which a step is made.
 const STEP_READINGS_MAX: usize = 60;
 /// Most periods of one level that are looked at.
@@ -35,7 +38,7 @@ pub struct SensorTiming {
     /// From how many changes of power it was found.
     pub changes: u32,
     /// The longest time that a reading may average: that of the sharpest step that was seen, which the load may have made slower.
-    /// None: power made no step.
+    /// None: power made no step, or the readings are too fast to [show](Self::shows_window) a window.
     pub window_max_s: Option<f64>,
 }
 
@@ -70,9 +73,15 @@ impl SensorTiming {
         if period_s < ASKED_MIN * asked_s {
             return Err(TimingUnknown::TooFast);
         }
-        let between = sharpest_step(&held(&changes, period_s));
+        let timing = Self { period_s, changes: count, window_max_s: None };
+        let between = if timing.shows_window() { sharpest_step(&held(&changes, period_s)) } else { None };
         let window_max_s = between.map(|count| (count + 1.0) * period_s / (BETWEEN.end - BETWEEN.start));
-        Ok(Self { period_s, changes: count, window_max_s })
+        Ok(Self { window_max_s, ..timing })
+    }
+
+    /// Whether a step of power can show the window of such a sensor: not where the period is far shorter than a window may be.
+    pub fn shows_window(&self) -> bool {
+        self.period_s > WINDOW_PERIOD_MIN_S
     }
 }
 

@@ -63,13 +63,17 @@ impl WatchedPower {
         );
         let (found, remedy) = match SensorTiming::of(&self.readings) {
             Err(unknown) => (format!("how often it is read is not known: {unknown}"), Some(REMEDY)),
-            Ok(SensorTiming { period_s, changes, window_max_s }) => {
+            Ok(timing) => {
+                let SensorTiming { period_s, changes, window_max_s } = timing;
                 let period = format!("a new reading every {:.0} ms ({changes} changes)", ms(period_s));
                 match window_max_s {
                     Some(window_s) => {
                         (format!("{period}, averaged over {:.0} ms at most", ms(window_s)), None)
                     }
-                    None => (format!("{period}; over which time it is averaged is not known"), Some(REMEDY)),
+                    None => (
+                        format!("{period}; over which time it is averaged is not known"),
+                        timing.shows_window().then_some(REMEDY),
+                    ),
                 }
             }
         };
