@@ -184,13 +184,18 @@ fn one_reading_has_no_interval() {
 }
 
 #[test]
-fn a_gap_moves_nothing() {
+fn a_gap_moves_nothing_and_the_interval_is_of_the_observed_time() {
     let parts = [0..=1_000, 100_000..=101_000];
     let watts = |n: i32| if n < 50_000 { 100.0 } else { 300.0 };
     let readings = parts.into_iter().flatten().map(|n| (n * 10, watts(n)));
     let found = interval(A100, POWER, readings);
     assert!((found.low_j + found.high_j - 2.0 * 4_000.0).abs() < 1.0, "{found:?}");
     assert!(found.parts[2].joules < 1e-9 && found.parts[3].joules < 1e-9, "no step was seen: {found:?}");
+    assert!(found.to_string().ends_with(" % of the observed time"), "{found}");
+    let mut lost = energy(A100, POWER, (0..=100).map(|n| (n * 10, 250.0)));
+    assert!(lost.interval(&gpu(A100)).unwrap().to_string().ends_with(" %"));
+    lost.lose();
+    assert!(lost.interval(&gpu(A100)).unwrap().has_gaps, "nobody knows how it went on");
 }
 
 /// The timing of a sensor by a column of a card's readings.

@@ -35,6 +35,8 @@ pub(super) struct PowerSignal {
     squares_w2: f64,
     /// Power that was integrated elsewhere is in the energy: its steps are not known.
     has_unknown: bool,
+    /// For some time power was not read.
+    pub(super) has_gaps: bool,
     /// Whether a sample was equal to the average beside it, and whether one was not.
     was_average: bool,
     was_other: bool,
@@ -49,7 +51,7 @@ impl PowerSignal {
                     self.distances += 1.0;
                     self.squares_w2 += (watts - last_w).powi(2);
                 }
-                Order::After(_) | Order::Reset => {}
+                Order::After(_) | Order::Reset => self.has_gaps = true,
                 Order::Late => return,
             }
         }
@@ -64,7 +66,7 @@ impl PowerSignal {
 
     /// Nothing is known until the next reading.
     pub(super) fn lose(&mut self) {
-        self.last = None;
+        self.has_gaps |= self.last.take().is_some();
     }
 
     /// The sample and the average of one row, watts.
@@ -89,6 +91,8 @@ pub(super) struct EnergyFacts {
     pub(super) highest_w: f64,
     /// Whether the readings are the part's own average.
     pub(super) is_average: bool,
+    /// Whether the energy is that of the time in which power was read, and there was other time.
+    pub(super) has_gaps: bool,
 }
 
 /// Where an energy lies, and why not nearer.
@@ -100,6 +104,9 @@ pub struct EnergyInterval {
     pub high_j: f64,
     /// The distance of either from the energy, as a share of it.
     pub share: f64,
+    /// Whether power was not read for some time, and no counter counted on: energy and interval are of the observed time alone.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub has_gaps: bool,
     /// What it is made of: the root of the sum of their squares.
     pub parts: Vec<EnergyErrorPart>,
     /// Time between two readings of the sensor, seconds.
@@ -208,6 +215,7 @@ impl EnergyInterval {
             low_j: rounded((facts.joules - off_j).max(0.0)),
             high_j: rounded(facts.joules + off_j),
             share: off_j / facts.joules,
+            has_gaps: facts.has_gaps,
             parts,
             period_s: sensor.period_s,
             window_s,
@@ -218,9 +226,10 @@ impl EnergyInterval {
     }
 }
 
-/// `± 5.5 %`
+/// `± 5.5 %`, and `of the observed time` where there was other time
 impl fmt::Display for EnergyInterval {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "± {:.1} %", self.share * 100.0)
+        let of_when = if self.has_gaps { " of the observed time" } else { "" };
+        write!(f, "± {:.1} %{of_when}", self.share * 100.0)
     }
 }

@@ -205,6 +205,7 @@ mod tests {
             low_j: 940.0,
             high_j: 1_060.0,
             share: 0.06,
+            has_gaps: false,
             parts: vec![part(EnergyErrorCause::Gain, 0.05), part(EnergyErrorCause::Delay, 0.033)],
             period_s: 0.1,
             window_s: 0.025,
