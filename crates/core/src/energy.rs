@@ -458,7 +458,8 @@ impl Energy {
             highest_w: self.power_max,
             is_average: self.is_averaged(),
             // A counter counts on where power is not read.
-            has_gaps: self.signal.has_gaps && self.total().is_some_and(|total| total.source == EnergySource::Integrated),
+            has_gaps: self.signal.has_gaps()
+                && self.total().is_some_and(|total| total.source == EnergySource::Integrated),
         };
         EnergyInterval::of(sensor, &self.signal, facts)
     }

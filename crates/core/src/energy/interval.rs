@@ -35,8 +35,8 @@ pub(super) struct PowerSignal {
     squares_w2: f64,
     /// Power that was integrated elsewhere is in the energy: its steps are not known.
     has_unknown: bool,
-    /// For some time power was not read.
-    pub(super) has_gaps: bool,
+    /// How often power was not read for some time.
+    gaps: u32,
     /// Whether a sample was equal to the average beside it, and whether one was not.
     was_average: bool,
     was_other: bool,
@@ -51,7 +51,7 @@ impl PowerSignal {
                     self.distances += 1.0;
                     self.squares_w2 += (watts - last_w).powi(2);
                 }
-                Order::After(_) | Order::Reset => self.has_gaps = true,
+                Order::After(_) | Order::Reset => self.gaps += 1,
                 Order::Late => return,
             }
         }
@@ -66,7 +66,12 @@ impl PowerSignal {
 
     /// Nothing is known until the next reading.
     pub(super) fn lose(&mut self) {
-        self.has_gaps |= self.last.take().is_some();
+        self.gaps += u32::from(self.last.take().is_some());
+    }
+
+    /// Whether for some time power was not read.
+    pub(super) fn has_gaps(&self) -> bool {
+        self.gaps > 0
     }
 
     /// The sample and the average of one row, watts.
