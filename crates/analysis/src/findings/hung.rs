@@ -83,7 +83,7 @@ impl<'a> Survey<'a> {
     }
 
     /// The GPUs of each job that report nothing any more.
-    fn away(&self) -> HashMap<Arc<str>, Vec<&'a Arc<GpuState>>> {
+    pub(super) fn away(&self) -> HashMap<Arc<str>, Vec<&'a Arc<GpuState>>> {
         let mut away = HashMap::<_, Vec<_>>::new();
         let (fresh, gpus) = (self.now.fresh, self.now.gpus);
         for gpu in gpus.iter().filter(|gpu| fresh.is_old(gpu.last_seen_ns)) {

@@ -21,9 +21,10 @@ struct Resting<'a> {
 }
 
 impl Survey<'_> {
-    /// Jobs whose GPUs have all worked and do nothing now: one finding a job.
+    /// Jobs whose GPUs have all worked and do nothing now: one finding a job. A GPU that reports nothing may still work.
     pub(super) fn stalled_jobs(&self, found: &mut Vec<Candidate>) {
-        for (holder, places) in &self.holders {
+        let away = self.away();
+        for (holder, places) in self.holders.iter().filter(|(holder, _)| !away.contains_key(*holder)) {
             let resting: Option<Vec<Resting<'_>>> =
                 self.members(places).map(|member| self.resting(member)).collect();
             found.extend(resting.and_then(|gpus| self.stalled(holder, &gpus)));

@@ -35,10 +35,20 @@ fn minutes(busy: &dyn Fn(usize, i64) -> f64) -> Recent {
 
 /// What is found of the job, if its GPUs are like this now.
 fn found(busy: &dyn Fn(usize, i64) -> f64, now: &[(&str, i64)]) -> Vec<Candidate> {
-    let gpus: Vec<Arc<GpuState>> =
-        (0..GPUS).map(|index| gpu(&format!("GPU-{index}"), "n1", "train", 2, now)).collect();
-    let (recent, lost) = (minutes(busy), HashMap::new());
-    judge(&Situation { fresh: FRESH, gpus: &gpus, recent: &recent, lost: &lost })
+    judged_now(&held(now), &minutes(busy))
+}
+
+/// The GPUs of the job, with these values now.
+fn held(now: &[(&str, i64)]) -> Vec<Arc<GpuState>> {
+    (0..GPUS).map(|index| gpu(&format!("GPU-{index}"), "n1", "train", 2, now)).collect()
+}
+
+fn judged_now(gpus: &[Arc<GpuState>], recent: &Recent) -> Vec<Candidate> {
+    judge(&Situation { fresh: FRESH, gpus, recent, lost: &HashMap::new() })
+}
+
+fn is_stalled(found: &[Candidate]) -> bool {
+    found.iter().any(|one| one.finding.kind.id == "job_stalled")
 }
 
 fn kinds(busy: &dyn Fn(usize, i64) -> f64, now: &[(&str, i64)]) -> Vec<&'static str> {
@@ -74,6 +84,15 @@ fn a_pause_is_no_stall() {
     };
     assert!(kinds(&pauses(14), RESTS).is_empty());
     assert_eq!(kinds(&pauses(16), RESTS), ["job_stalled"]);
+}
+
+#[test]
+fn a_job_with_a_gpu_that_reports_nothing_may_work_there() {
+    let recent = minutes(&|_, ago| if ago > 12 { 95.0 } else { 0.0 });
+    let mut gpus = held(RESTS);
+    assert!(is_stalled(&judged_now(&gpus, &recent)));
+    gpus.push(gpu("GPU-4", "n2", "train", 600, WORKS));
+    assert!(!is_stalled(&judged_now(&gpus, &recent)));
 }
 
 #[test]
