@@ -4,13 +4,13 @@ use std::sync::Arc;
 
 use gpuvitals_core::history::GpuState;
 use gpuvitals_core::integral::seconds;
-use gpuvitals_core::quantity;
 use gpuvitals_core::usage::IDLE_BELOW_PCT;
+use gpuvitals_core::{IdentityColumn, quantity};
 
 use super::groups::{job_name, span};
 use super::recent::UTILIZATION;
 use super::rhythm::WorkRhythm;
-use super::threshold::{STALLED_AFTER_NS, STALLED_LOADED_MINUTES, STALLED_PAUSES};
+use super::threshold::{STALLED_AFTER_NS, STALLED_LOADED_MINUTES, STALLED_PAUSES, STALLED_POD_AFTER_NS};
 use super::{Began, Candidate, Evidence, Member, Reach, Subject, Survey, finding};
 
 /// A GPU that does nothing.
@@ -18,6 +18,13 @@ struct Resting<'a> {
     gpu: &'a Arc<GpuState>,
     since_ns: i64,
     rhythm: WorkRhythm,
+}
+
+impl Resting<'_> {
+    /// Whether a batch job holds it, which is there to work until it ends.
+    fn is_of_batch_job(&self) -> bool {
+        self.gpu.identity.get(IdentityColumn::Job).is_some()
+    }
 }
 
 impl Survey<'_> {
@@ -51,7 +58,9 @@ impl Survey<'_> {
         let pause_ns = gpus.iter().map(|gpu| gpu.rhythm.longest_pause_ns).max()?;
         let idle_ns = self.now.fresh.now_ns - since_ns;
         let by_pauses_ns = pause_ns.saturating_mul(STALLED_PAUSES);
-        if idle_ns < STALLED_AFTER_NS.max(by_pauses_ns) {
+        let is_batch = gpus.iter().all(Resting::is_of_batch_job);
+        let after_ns = if is_batch { STALLED_AFTER_NS } else { STALLED_POD_AFTER_NS };
+        if idle_ns < after_ns.max(by_pauses_ns) {
             return None;
         }
         let minutes = |ns: i64| seconds(ns) / 60.0;
@@ -64,10 +73,10 @@ impl Survey<'_> {
             if gpus.len() == 1 { "it" } else { "them" },
         );
         let idle = Evidence::derived("idle_minutes", "min", minutes(idle_ns).floor());
-        let idle = if by_pauses_ns > STALLED_AFTER_NS {
+        let idle = if by_pauses_ns > after_ns {
             idle.beside(minutes(pause_ns).round(), "its longest pause before")
         } else {
-            idle.beside(minutes(STALLED_AFTER_NS), "limit")
+            idle.beside(minutes(after_ns), "limit")
         };
         let reach = Reach { concerned_gpus: gpus.len(), ..Reach::of(&all) };
         let finding = finding("job_stalled", Subject::Job(Arc::clone(holder)), sentence, vec![idle], reach);

@@ -67,6 +67,8 @@ pub const HUNG_OTHERS_SHARE: f64 = 0.125;
 
 /// How long all GPUs of a job that worked do nothing until it has stalled: the hold time of checkpoints and evaluations.
 pub const STALLED_AFTER_NS: i64 = 10 * MINUTE_NS;
+/// The same of a pod: servers wait for requests, and nobody asked for an end.
+pub const STALLED_POD_AFTER_NS: i64 = 30 * MINUTE_NS;
 /// Or so many times as long as the longest pause after which it went on.
 pub const STALLED_PAUSES: i64 = 3;
 /// Fewest minutes under load by which a GPU has worked, as more than half of the job's must have.

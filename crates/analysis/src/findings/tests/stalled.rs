@@ -11,12 +11,20 @@ const WORKS: &[(&str, i64)] = &[("utilization_pct", 90)];
 /// The last minutes of the GPUs of a job, by their utilisation so many minutes ago.
 fn minutes(busy: &dyn Fn(usize, i64) -> f64) -> Recent {
     let mut recent = Recent::default();
-    while let Some(query) = recent.next_query(NOW_NS + 11 * SECOND_NS, GPUS) {
+    read(&mut recent, NOW_NS, IdentityColumn::Job, busy);
+    recent
+}
+
+/// Reads what there is by then of the minutes of GPUs that are held by this.
+fn read(recent: &mut Recent, now_ns: i64, holder: IdentityColumn, busy: &dyn Fn(usize, i64) -> f64) {
+    while let Some(query) = recent.next_query(now_ns + 11 * SECOND_NS, GPUS) {
         let steps = TimeSteps::new(query.start_ns, query.end_ns, query.step_ns, 0).unwrap();
         let mut buckets = Buckets::new(steps, &query.metrics, &[]);
         for index in 0..GPUS {
             let name: Arc<str> = format!("GPU-{index}").into();
-            let group: GroupName = Arc::from([Some(name), None, None, Some(Arc::from("train"))]);
+            let of = |column: IdentityColumn| (column == holder).then(|| Arc::<str>::from("train"));
+            let group: GroupName =
+                Arc::from([Some(name), None, of(IdentityColumn::Pod), of(IdentityColumn::Job)]);
             let group = buckets.group(&group);
             for step in 0..steps.count {
                 let place = buckets.place(group, step);
@@ -30,7 +38,6 @@ fn minutes(busy: &dyn Fn(usize, i64) -> f64) -> Recent {
         }
         recent.take(&buckets);
     }
-    recent
 }
 
 /// What is found of the job, if its GPUs are like this now.
@@ -84,6 +91,27 @@ fn a_pause_is_no_stall() {
     };
     assert!(kinds(&pauses(14), RESTS).is_empty());
     assert_eq!(kinds(&pauses(16), RESTS), ["job_stalled"]);
+}
+
+#[test]
+fn a_pod_may_wait_for_requests_for_half_an_hour() {
+    let of_pod = |gpu: &Arc<GpuState>| {
+        let mut gpu = GpuState::clone(gpu);
+        gpu.identity.set(IdentityColumn::Job, "").unwrap();
+        gpu.identity.set(IdentityColumn::Pod, "train").unwrap();
+        Arc::new(gpu)
+    };
+    let gpus: Vec<Arc<GpuState>> = held(RESTS).iter().map(of_pod).collect();
+    let stopped = |minutes: i64| {
+        let busy = move |_: usize, ago: i64| if ago > minutes { 95.0 } else { 0.0 };
+        let mut recent = Recent::default();
+        for now_ns in [NOW_NS - 35 * MINUTE_NS, NOW_NS] {
+            read(&mut recent, now_ns, IdentityColumn::Pod, &busy);
+        }
+        judged_now(&gpus, &recent)
+    };
+    assert!(!is_stalled(&stopped(28)));
+    assert!(is_stalled(&stopped(31)));
 }
 
 #[test]
