@@ -28,7 +28,7 @@ fn pod_of(gpu: &Identity, pod: &str) -> Identity {
 
 /// The rows of the last hour, a minute apart, and what a ledger makes of them: a job with two GPUs on two hosts, of which one parks, a GPU
 /// that two pods share, and one that nobody has and nobody saw for a while.
-pub(crate) async fn accounted() -> World {
+async fn accounted() -> World {
     accounted_at(JobPrices::default()).await
 }
 
@@ -330,9 +330,9 @@ async fn a_job_whose_gpu_somebody_else_has_now_does_not_run_any_more() {
     let busy: &[(&str, f64)] = &[("utilization_pct", 50.0), ("power_w", 600.0)];
     let mut ledger = Ledger::default();
     let mut told = Vec::new();
-    for minute in (0..60).rev() {
-        let job = if minute < 3 { "new" } else { "old" };
-        let samples = [(of(job, "east"), 60 * minute, busy), (of("old", "west"), 60 * minute, busy)];
+    for ago_s in (0..180).rev().map(|row| 20 * row) {
+        let job = if ago_s < 180 { "new" } else { "old" };
+        let samples = [(of(job, "east"), ago_s, busy), (of("old", "west"), ago_s, busy)];
         ledger.add(&rows(&samples), &Shared(""));
         told.extend(ledger.due());
     }
