@@ -77,7 +77,7 @@ fn beside_a_meter(card: &str, model: &str, metric: MetricId) -> (EnergyInterval,
 }
 
 #[test]
-fn the_interval_holds_the_joules_of_the_meter_on_every_card() {
+fn the_interval_holds_the_meter_of_an_a100_and_a_k40m_and_of_the_rtx_cards_by_which_the_gain_was_set() {
     for (card, model, metric) in [
         ("a100", A100, POWER),
         ("rtx3090", RTX_3090, POWER),
