@@ -38,7 +38,7 @@ pub struct SensorTiming {
     /// From how many changes of power it was found.
     pub changes: u32,
     /// The longest time that a reading may average: that of the sharpest step that was seen, which the load may have made slower.
-    /// None: power made no step, or the readings are too fast to [show](Self::shows_window) a window.
+    /// None: power made no step, or the readings are too fast to show a window.
     pub window_max_s: Option<f64>,
 }
 
