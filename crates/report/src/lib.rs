@@ -26,4 +26,5 @@ mod tables;
 mod words;
 
 pub use figures::{HeldShares, RunGpu, RunMark, RunRecording};
+pub use markdown::MarkdownText;
 pub use run::RunReport;

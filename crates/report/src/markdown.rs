@@ -18,9 +18,10 @@ struct RunMarkdown<'a> {
 }
 
 /// A text in Markdown: no character of it is markup, and it calls nobody by name.
-struct Plain<'a>(&'a str);
+#[derive(Debug, Clone, Copy)]
+pub struct MarkdownText<'a>(pub &'a str);
 
-impl fmt::Display for Plain<'_> {
+impl fmt::Display for MarkdownText<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for letter in self.0.chars() {
             match letter {
@@ -43,7 +44,7 @@ struct TableLine<'a>(&'a [String]);
 
 impl fmt::Display for TableLine<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.iter().try_for_each(|cell| write!(f, "| {} ", Plain(cell)))?;
+        self.0.iter().try_for_each(|cell| write!(f, "| {} ", MarkdownText(cell)))?;
         f.write_str("|\n")
     }
 }
@@ -63,12 +64,12 @@ impl fmt::Display for RunTable {
 impl fmt::Display for RunMarkdown<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let run = self.run;
-        writeln!(f, "### {}\n", Plain(&run.title))?;
+        writeln!(f, "### {}\n", MarkdownText(&run.title))?;
         if let Some(started) = &run.started {
             writeln!(f, "{} from {started} on.\n", span(run.duration_s))?;
         }
         for sentence in &run.sentences {
-            writeln!(f, "{}", Plain(sentence))?;
+            writeln!(f, "{}", MarkdownText(sentence))?;
         }
         if !run.gpus.is_empty() {
             write!(f, "\n{}", tables::of_gpus(&run.gpus))?;
@@ -76,7 +77,7 @@ impl fmt::Display for RunMarkdown<'_> {
         if let Some(joules) = run.energy_j {
             write!(f, "\nEnergy: {} in all.", energy(joules))?;
             for (source, names) in tables::sources_of_energy(&run.gpus) {
-                write!(f, " Of GPU {}: {}.", Plain(&names.join(", ")), Plain(&source))?;
+                write!(f, " Of GPU {}: {}.", MarkdownText(&names.join(", ")), MarkdownText(&source))?;
             }
             f.write_char('\n')?;
         }

@@ -6,6 +6,7 @@ use gpuvitals_core::quantity::counted;
 use gpuvitals_record::{
     ChangeVerdict, GateOutcome, MetricChange, MetricGate, RunComparison, RunDifference, RunOutline,
 };
+use gpuvitals_report::MarkdownText;
 use serde_json::Value;
 
 use crate::table;
@@ -39,19 +40,19 @@ pub(super) fn text(found: &RunComparison) -> String {
 /// The same for a pull request.
 pub(super) fn markdown(found: &RunComparison) -> String {
     let mut text = format!("### gpuvitals: {}\n\n", word(Some(found.verdict)));
-    let mut row = |cells: &[String]| {
-        let cells: Vec<String> = cells.iter().map(|cell| escaped(cell)).collect();
-        // Writing to a text cannot fail.
-        let _written = writeln!(text, "| {} |", cells.join(" | "));
+    let row = |cells: &[String]| {
+        let cells: Vec<String> = cells.iter().map(|cell| MarkdownText(cell).to_string()).collect();
+        format!("| {} |\n", cells.join(" | "))
     };
-    row(&HEADINGS.map(str::to_owned));
-    row(&["---", "---:", "---:", "---:", "---:", "---"].map(str::to_owned));
+    text.push_str(&row(&HEADINGS.map(str::to_owned)));
+    text.push_str("| --- | ---: | ---: | ---: | ---: | --- |\n");
     for (metric, change) in &found.metrics {
-        row(&cells(metric.name(), change));
+        text.push_str(&row(&cells(metric.name(), change)));
     }
     text.push('\n');
     let mut item = |words: &str| {
-        let _written = writeln!(text, "- {}", escaped(words));
+        // Writing to a text cannot fail.
+        let _written = writeln!(text, "- {}", MarkdownText(words));
     };
     found.gates.iter().map(gate).for_each(|words| item(&words));
     for cause in &found.why {
@@ -61,24 +62,6 @@ pub(super) fn markdown(found: &RunComparison) -> String {
     found.caution.iter().for_each(|words| item(words));
     found.differs.iter().map(difference).for_each(|words| item(&words));
     item(&format!("base: {}; new: {}", runs(&found.base), runs(&found.new)));
-    text
-}
-
-/// Text that Markdown takes as it is.
-fn escaped(words: &str) -> String {
-    let mut text = String::with_capacity(words.len());
-    for character in words.chars() {
-        match character {
-            '|' | '`' | '*' | '_' | '[' | ']' | '\\' | '#' | '~' | '!' | '@' => {
-                text.extend(['\\', character]);
-            }
-            '<' => text.push_str("&lt;"),
-            '>' => text.push_str("&gt;"),
-            '&' => text.push_str("&amp;"),
-            other if other.is_control() => text.push(' '),
-            other => text.push(other),
-        }
-    }
     text
 }
 
@@ -204,6 +187,11 @@ mod tests {
         let evil = "</script>\n# x | y `z` \u{1b}[31m @all";
         let markdown = markdown(&found(evil));
         assert!(!markdown.contains("</script>") && !markdown.contains("\n# x"), "{markdown}");
+        assert!(
+            markdown.contains("@<!-- -->all") && !markdown.contains("@all"),
+            "it calls nobody: {markdown}"
+        );
+        assert!(markdown.contains("\n| --- | ---: |"), "a table: {markdown}");
         assert!(markdown.contains("train\\|x") && markdown.contains("\\`z\\`"), "{markdown}");
         assert!(!text(&found(evil)).contains('\u{1b}'));
     }
