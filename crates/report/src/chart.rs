@@ -8,7 +8,7 @@ use crate::axis::{Ticks, time_ticks, value_range, value_ticks};
 use crate::curve::{Curve, CurveBucket, CurveGrid};
 use crate::held::Held;
 use crate::panels::RunPanel;
-use crate::words::span;
+use crate::words::{is_seen, span};
 
 const WIDTH: f64 = 860.0;
 const HEIGHT: f64 = 230.0;
@@ -39,7 +39,7 @@ pub(crate) const HELD_CLASSES: [(&str, &str); 4] = [
     ("by-other", "not named"),
 ];
 
-/// A text in HTML: no character of it is markup, and none steers a terminal or hides another.
+/// A text in HTML: no character of it is markup, and none steers a terminal or turns the direction of others.
 pub(crate) struct Escaped<'a>(pub(crate) &'a str);
 
 impl fmt::Display for Escaped<'_> {
@@ -51,7 +51,7 @@ impl fmt::Display for Escaped<'_> {
                 '>' => f.write_str("&gt;")?,
                 '"' => f.write_str("&quot;")?,
                 '\'' => f.write_str("&#39;")?,
-                control if control.is_control() => fmt::Write::write_char(f, '\u{fffd}')?,
+                unseen if !is_seen(unseen) => fmt::Write::write_char(f, '\u{fffd}')?,
                 letter => fmt::Write::write_char(f, letter)?,
             }
         }

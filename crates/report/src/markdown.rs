@@ -4,7 +4,7 @@ use std::fmt::{self, Write as _};
 
 use crate::run::RunReport;
 use crate::tables::{self, RunTable};
-use crate::words::{energy, span};
+use crate::words::{energy, is_seen, span};
 
 impl RunReport {
     /// Markdown as GitHub and GitLab show it: a heading, the sentences, the tables.
@@ -17,7 +17,7 @@ struct RunMarkdown<'a> {
     run: &'a RunReport,
 }
 
-/// A text in Markdown: no character of it is markup, and it calls nobody by name.
+/// A text in Markdown: no character of it is markup, none turns the direction of others, and it calls nobody by name.
 #[derive(Debug, Clone, Copy)]
 pub struct MarkdownText<'a>(pub &'a str);
 
@@ -31,7 +31,7 @@ impl fmt::Display for MarkdownText<'_> {
                 // GitHub tells nobody who stands behind a comment.
                 '@' => f.write_str("@<!-- -->")?,
                 '\\' | '`' | '*' | '_' | '[' | ']' | '|' | '~' | '#' | '!' | ':' => write!(f, "\\{letter}")?,
-                control if control.is_control() => f.write_char(' ')?,
+                unseen if !is_seen(unseen) => f.write_char(' ')?,
                 letter => f.write_char(letter)?,
             }
         }

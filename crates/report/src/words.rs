@@ -1,9 +1,15 @@
-//! Numbers, as people read them.
+//! Numbers, as people read them, and which letters they see.
 
 const MINUTE_S: f64 = 60.0;
 const MINUTES_OF_HOUR: f64 = 60.0;
 const JOULES_IN_KWH: f64 = 3.6e6;
 const MIB_OF_GIB: f64 = 1024.0;
+
+/// Whether a letter is one to be seen: it neither steers a terminal nor turns the direction of the text around it.
+pub(crate) fn is_seen(letter: char) -> bool {
+    let turns = matches!(letter, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
+    !letter.is_control() && !turns
+}
 
 /// With three digits, and no fraction from 100 on.
 pub(crate) fn number(value: f64) -> String {

@@ -102,11 +102,13 @@ fn a_directory_without_a_recording_is_refused_by_name() {
 
 #[test]
 fn markdown_has_no_markup_of_strangers() {
-    let hostile = "`</details>` | @team <b>**bold**</b> [x](y) ![z](http://z)\n# heading";
+    let hostile = "`</details>` | @team <b>**bold**</b> [x](y) ![z](http://z)\n# heading \u{202e}\u{2066}";
     let report = report(&Run { model: "a | b", marks: vec![(1_000, hostile.to_owned())], ..Run::hot() });
     let text = report.markdown();
     assert_eq!(text.matches("</details>").count(), 1, "{text}");
-    for markup in ["<b>", "**bold", "| @team", "@team", "[x](y)", "\n# heading", "http://"] {
+    for markup in
+        ["<b>", "**bold", "| @team", "@team", "[x](y)", "\n# heading", "http://", "\u{202e}", "\u{2066}"]
+    {
         assert!(!text.contains(markup), "{markup} in\n{text}");
     }
     let cells = |line: &str| line.replace("\\|", "").matches('|').count();

@@ -153,6 +153,7 @@ fn texts_of_strangers_stay_texts() {
         "' autofocus onfocus='alert(1)",
         "<!--",
         "\u{202e}\u{0}\u{1b}[2J",
+        "a\u{200e}b\u{200f}c\u{202a}d\u{2066}e\u{2069}f",
     ];
     for text in hostile {
         let model = if text.contains('\0') { "plain" } else { text };
@@ -162,6 +163,8 @@ fn texts_of_strangers_stay_texts() {
         assert!(!page.contains(text) && !page.contains("<script"), "{text}");
         assert!(!text.contains("alert(1)") || page.contains("alert(1)"), "it is shown, as text");
         assert!(!page.contains(['\0', '\u{1b}']), "{text:?}");
+        let turns = ['\u{200e}', '\u{200f}', '\u{202a}', '\u{202e}', '\u{2066}', '\u{2069}'];
+        assert!(!page.contains(turns), "{text:?}");
     }
 }
 
