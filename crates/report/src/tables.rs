@@ -24,7 +24,7 @@ const FACTS: [(&str, &str); 6] = [
     ("ended", "ended"),
 ];
 /// Facts for programs.
-const FOR_PROGRAMS: [&str; 3] = ["schema", "started_ns", "update_intervals_s"];
+const FOR_PROGRAMS: [&str; 4] = ["gpus", "schema", "started_ns", "update_intervals_s"];
 
 fn dash() -> String {
     "–".to_owned()
@@ -124,13 +124,19 @@ pub(crate) fn of_hosts(hosts: &[HostSummary]) -> RunTable {
     RunTable { heads: heads.map(str::to_owned).to_vec(), rows: rows.collect(), numbers_from: 1 }
 }
 
+/// A fact, as people read it: the arguments of a command are JSON in the files.
+fn read(key: &str, value: &str) -> String {
+    let words: Option<Vec<String>> = (key == "arguments").then(|| serde_json::from_str(value).ok()).flatten();
+    words.map_or_else(|| value.to_owned(), |words| words.join(" "))
+}
+
 /// What a recording says of itself: names and texts.
 pub(crate) fn facts(recording: &RunRecording) -> Vec<(String, String)> {
     let known =
         FACTS.iter().filter_map(|(key, name)| Some(((*name).to_owned(), recording.facts.get(*key)?.clone())));
     let is_other = |key: &str| !FOR_PROGRAMS.contains(&key) && !FACTS.iter().any(|(known, _)| *known == key);
     let others = recording.facts.iter().filter(|(key, _)| is_other(key));
-    let others = others.map(|(key, value)| (key.replace('_', " "), value.clone()));
+    let others = others.map(|(key, value)| (key.replace('_', " "), read(key, value)));
     let end = (!recording.is_whole)
         .then(|| ("ended".to_owned(), "not yet: it still runs, or was killed".to_owned()));
     let place = ("directory".to_owned(), recording.directory.clone());

@@ -169,6 +169,15 @@ fn texts_of_strangers_stay_texts() {
 }
 
 #[test]
+fn what_a_recording_says_of_itself_is_for_people() {
+    let page = report(&Run::hot()).html();
+    for fact in ["<dt>command</dt><dd>python train.py</dd>", "<dt>arguments</dt><dd>--epochs 3</dd>"] {
+        assert!(page.contains(fact), "{fact}");
+    }
+    assert!(!page.contains("<dt>gpus</dt>"), "the table of the GPUs has them");
+}
+
+#[test]
 fn who_hears_the_page_or_uses_keys_finds_the_same_in_it() {
     let page = report(&Run::hot()).html();
     let tags = tags(&page);

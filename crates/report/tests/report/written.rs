@@ -103,6 +103,8 @@ impl Run {
             ("system_rate_hz", "10"),
             ("ended", "stopped"),
             ("command", self.command),
+            ("arguments", r#"["--epochs","3"]"#),
+            ("gpus", r#"[{"id":"GPU-n1-0","gpu":0}]"#),
         ]
         .map(|(key, value)| KeyValue::new(format!("gpuvitals.{key}"), value.to_owned()));
         let properties = WriterProperties::builder().set_key_value_metadata(Some(facts.to_vec())).build();
