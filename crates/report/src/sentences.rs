@@ -57,8 +57,9 @@ pub(crate) fn sentences(gpus: &[RunGpu], duration_s: f64) -> Vec<String> {
 
 /// How long it took, and how much energy.
 fn taken(gpus: &[RunGpu], duration_s: f64) -> String {
-    let joules: Vec<f64> = gpus.iter().filter_map(|gpu| Some(gpu.summary.energy.as_ref()?.joules)).collect();
-    let watts: f64 = gpus.iter().filter_map(|gpu| Some(gpu.summary.power_w?.mean)).sum();
+    let known = || gpus.iter().filter_map(|gpu| Some((gpu, gpu.summary.energy.as_ref()?.joules)));
+    let joules: Vec<f64> = known().map(|(_, joules)| joules).collect();
+    let watts: f64 = known().filter_map(|(gpu, _)| Some(gpu.summary.power_w?.mean)).sum();
     let lasted = format!("The run was recorded for {}", span(duration_s));
     if joules.is_empty() {
         return format!("{lasted}; what it took in energy is not known.");
