@@ -27,7 +27,7 @@ const TIME_TICKS: f64 = 8.0;
 const NUMBERED_MARKS: usize = 20;
 /// Colours of lines; then they are dashed.
 const COLOURS: usize = 6;
-/// Letters of a name beside a bar.
+/// Letters of a name beside a bar, the last ones: `node-17/3` and the ends of UUIDs tell GPUs apart.
 const NAME_LEN: usize = 9;
 /// A bar that is narrower could not be seen.
 const BAR_WIDTH_MIN: f64 = 0.6;
@@ -269,7 +269,8 @@ impl fmt::Display for HeldChart<'_> {
             "When limits held the clocks down, a line of bars for each GPU; the table below has the shares";
         ChartFrame::open(f, label, height)?;
         for (lane, (name, held)) in self.gpus.iter().enumerate() {
-            let (top, short) = (Self::top(lane), name.chars().take(NAME_LEN).collect::<String>());
+            let (top, left_out) = (Self::top(lane), name.chars().count().saturating_sub(NAME_LEN));
+            let short: String = name.chars().skip(left_out).collect();
             let (middle, x) = (top + LANE / 2.0, LEFT - 6.0);
             write!(f, r#"<path class="grid" d="M{LEFT} {middle:.1}H{}"/>"#, WIDTH - RIGHT)?;
             write!(f, r#"<text class="lane" x="{x}" y="{:.1}">{}</text>"#, middle + 4.0, Escaped(&short))?;
