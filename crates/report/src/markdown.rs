@@ -76,8 +76,8 @@ impl fmt::Display for RunMarkdown<'_> {
         }
         if let Some(joules) = run.energy_j {
             write!(f, "\nEnergy: {} in all.", energy(joules))?;
-            for (source, names) in tables::sources_of_energy(&run.gpus) {
-                write!(f, " Of GPU {}: {}.", MarkdownText(&names.join(", ")), MarkdownText(&source))?;
+            for note in tables::notes_on_energy(&run.gpus) {
+                write!(f, " {}", MarkdownText(&note))?;
             }
             f.write_char('\n')?;
         }

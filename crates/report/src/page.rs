@@ -162,9 +162,8 @@ impl RunPage<'_> {
         if let Some(joules) = self.run.energy_j {
             writeln!(f, "<p>Energy: {} in all.</p>", energy(joules))?;
         }
-        for (source, names) in tables::sources_of_energy(gpus) {
-            let (names, source) = (names.join(", "), Escaped(&source));
-            writeln!(f, r#"<p class="note">Energy of GPU {}: {source}.</p>"#, Escaped(&names))?;
+        for note in tables::notes_on_energy(gpus) {
+            writeln!(f, r#"<p class="note">{}</p>"#, Escaped(&note))?;
         }
         if self.run.rows_left_out > 0 {
             let rows = self.run.rows_left_out;

@@ -1,6 +1,6 @@
 //! The tables of a report, as every form of it has them.
 
-use gpuvitals_analysis::summary::HostSummary;
+use gpuvitals_analysis::summary::{EnergyFigure, HostSummary};
 
 use crate::figures::{RunGpu, RunMark, RunRecording};
 use crate::words::{energy, memory, number, percent, span};
@@ -66,20 +66,35 @@ pub(crate) fn of_gpus(gpus: &[RunGpu]) -> RunTable {
     RunTable { heads: heads.map(str::to_owned).to_vec(), rows: rows.collect(), numbers_from: 2 }
 }
 
-/// How the energy of the GPUs is known, a line for each source and reason: `integrated from power; …`.
-pub(crate) fn sources_of_energy(gpus: &[RunGpu]) -> Vec<(String, Vec<&str>)> {
-    let mut sources: Vec<(String, Vec<&str>)> = Vec::new();
+/// How the energy of the GPUs is known and how far it may be off, a sentence for those of which the same is true.
+pub(crate) fn notes_on_energy(gpus: &[RunGpu]) -> Vec<String> {
+    let source = |gpu: &RunGpu| {
+        let energy = gpu.summary.energy.as_ref();
+        let unknown = || "not known, neither power nor a counter was read".to_owned();
+        Some(energy.map_or_else(unknown, EnergyFigure::origin))
+    };
+    let error = |gpu: &RunGpu| Some(gpu.summary.energy.as_ref()?.error.clone());
+    let sources = alike(gpus, source);
+    let sources = sources.iter().map(|(names, source)| format!("Energy of GPU {names}: {source}."));
+    let errors = alike(gpus, error);
+    let errors = errors.iter().map(|(names, error)| format!("Error of the energy of GPU {names}: {error}."));
+    sources.chain(errors).collect()
+}
+
+/// What is said of some GPUs, each with the names of those.
+fn alike(gpus: &[RunGpu], say: impl Fn(&RunGpu) -> Option<String>) -> Vec<(String, String)> {
+    let mut said: Vec<(String, String)> = Vec::new();
     for gpu in gpus {
-        let source = match &gpu.summary.energy {
-            None => "not known, neither power nor a counter was read".to_owned(),
-            Some(energy) => energy.origin(),
-        };
-        match sources.iter_mut().find(|(known, _)| *known == source) {
-            Some((_, names)) => names.push(gpu.name.as_str()),
-            None => sources.push((source, vec![gpu.name.as_str()])),
+        let Some(words) = say(gpu) else { continue };
+        match said.iter_mut().find(|(_, known)| *known == words) {
+            Some((names, _)) => {
+                names.push_str(", ");
+                names.push_str(&gpu.name);
+            }
+            None => said.push((gpu.name.clone(), words)),
         }
     }
-    sources
+    said
 }
 
 /// What held the clocks of the GPUs down; none if nothing did, or nobody says.

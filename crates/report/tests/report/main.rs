@@ -47,6 +47,8 @@ fn a_run_is_told_in_three_sentences() {
     assert!(taken.contains(" W together on average."), "{taken}");
     assert!(held.starts_with("Heat held GPU 3 down for ") && held.ends_with(" % of the time."), "{held}");
     assert!(behind.starts_with("GPU 3 ran at ") && behind.contains("below the median"), "{behind}");
+    assert!(report.html().contains(">Energy of GPU 0, 1, 2, 3: integrated from power; "));
+    assert!(report.html().contains(">Error of the energy of GPU 0"), "how far it may be off");
     let held = report.gpus.iter().find(|gpu| gpu.name == "3").unwrap();
     let (share, by) = (held.summary.throttled.unwrap().share, held.held_by.unwrap());
     assert!((share - 0.4).abs() < 0.02, "{share}");
