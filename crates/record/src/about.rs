@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::path::Path;
+use std::time::Duration;
 
 use gpuvitals_core::Table;
 use parquet::file::metadata::KeyValue;
@@ -47,6 +48,12 @@ impl RecordingFacts {
     /// A fact: `node`, `started`, `rate_hz`.
     pub fn get(&self, key: &str) -> Option<&str> {
         self.0.get(key).map(String::as_str)
+    }
+
+    /// Time between two samples, by a fact that is a rate: `rate_hz`, `system_rate_hz`. None: not known.
+    pub fn interval(&self, key: &str) -> Option<Duration> {
+        let rate: f64 = self.get(key)?.parse().ok()?;
+        Duration::try_from_secs_f64(1.0 / rate).ok().filter(|interval| !interval.is_zero())
     }
 
     /// All of them, by key.

@@ -74,12 +74,6 @@ impl Reading {
         self.facts.get("started_ns")?.parse().ok()
     }
 
-    /// Time between two samples by a fact of a rate.
-    fn interval(&self, fact: &str) -> Option<Duration> {
-        let hertz: f64 = self.facts.get(fact)?.parse().ok()?;
-        Duration::try_from_secs_f64(1.0 / hertz).ok()
-    }
-
     fn set_clock(&mut self, batch: &Batch) -> i64 {
         let behind_ns = || batch.timestamps().first()?.checked_sub(*batch.monotonic()?.first()?);
         if self.behind_ns.is_none() {
@@ -115,7 +109,7 @@ impl RunReport {
         readings.sort_by_key(Reading::started_ns);
         let longest = |fact: &str, usual_hz: f64| {
             let usual = || Duration::from_secs_f64(1.0 / usual_hz);
-            readings.iter().filter_map(|reading| reading.interval(fact)).max().unwrap_or_else(usual)
+            readings.iter().filter_map(|reading| reading.facts.interval(fact)).max().unwrap_or_else(usual)
         };
         let interval = longest("rate_hz", USUAL_HZ);
         let mut summary = Summary::new(interval, longest("system_rate_hz", USUAL_SYSTEM_HZ));

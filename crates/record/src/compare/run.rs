@@ -85,10 +85,7 @@ impl ComparedRun {
     /// If it holds none, cannot be read, or has no row of a GPU.
     pub fn read(directory: &Path) -> Result<Self, RecordError> {
         let facts = RecordingFacts::read(directory)?;
-        let interval = |key: &str| {
-            let rate: Option<f64> = facts.get(key).and_then(|text| text.parse().ok());
-            rate.and_then(|rate| Duration::try_from_secs_f64(1.0 / rate).ok()).unwrap_or(INTERVAL_UNKNOWN)
-        };
+        let interval = |key: &str| facts.interval(key).unwrap_or(INTERVAL_UNKNOWN);
         let most = usize::try_from(MARKS_MAX).unwrap_or(usize::MAX);
         let (mut marks, _) = recorded_marks(directory, most)?;
         marks.sort_by_key(|mark| mark.monotonic_ns);
