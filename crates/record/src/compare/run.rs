@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use gpuvitals_analysis::summary::{GpuSummary, Summary};
+use gpuvitals_analysis::summary::{GpuSummary, Summary, gap_ns};
 use gpuvitals_core::integral::seconds;
 use gpuvitals_core::{Batch, MetricId, Table};
 
@@ -27,10 +27,6 @@ const BLOCKS_MAX: usize = 20;
 const SLICE_MIN_S: f64 = 1.0;
 /// Mean utilisation in % from which a GPU was used by the run.
 const USED_FROM_PCT: f64 = 5.0;
-/// Longest time that a value lasts: the slow tier has one a second.
-const GAP_MIN_NS: i64 = 2_500_000_000;
-/// The same in sampling intervals.
-const GAP_INTERVALS: i64 = 5;
 const CPU: MetricId = MetricId::of("cpu_pct");
 
 /// A run that is to be compared.
@@ -119,10 +115,9 @@ impl RunSource {
             let path = PathBuf::from(&self.name);
             return Err(RecordError::Directory { path, what: "holds no rows of GPUs" });
         };
-        let interval_ns = i64::try_from(self.interval.as_nanos()).unwrap_or(i64::MAX);
         let mut second = SecondPass {
             blocks: if steps.is_empty() { slices(span) } else { blocks(&steps) },
-            gap_ns: interval_ns.saturating_mul(GAP_INTERVALS).max(GAP_MIN_NS),
+            gap_ns: gap_ns(self.interval),
             rows: GpuRows::default(),
             gpus: Vec::new(),
             cpu: Vec::new(),
@@ -183,6 +178,7 @@ impl FirstPass {
 /// The values of each GPU by block.
 struct SecondPass {
     blocks: Vec<Block>,
+    /// Longest time that a value lasts.
     gap_ns: i64,
     rows: GpuRows,
     gpus: Vec<(String, GpuCells)>,
