@@ -9,7 +9,6 @@ use clap::{Args, ValueHint};
 use gpuvitals_record::{ChangeVerdict, CompareError, ComparedRun, MetricGate, RUNS_MAX, UnlikeRuns, compare};
 
 use crate::failure::{Exit, Failure};
-use crate::report::unread;
 use crate::terminal;
 
 /// Examples for the help.
@@ -66,8 +65,8 @@ pub(crate) fn run(flags: &CompareFlags) -> Result<ExitCode, Failure> {
         return Err(Failure::new(Exit::Usage, text));
     }
     let read = |paths: &[PathBuf]| -> Result<Vec<ComparedRun>, Failure> {
-        let run = |path: &PathBuf| ComparedRun::read(path).map_err(|error| unread("compare", error));
-        paths.iter().map(run).collect()
+        let unread = |error| Failure::of_recording("compare", error);
+        paths.iter().map(|path| ComparedRun::read(path).map_err(unread)).collect()
     };
     if flags.base.len().max(flags.new.len()) > RUNS_MAX {
         // Before they are read.

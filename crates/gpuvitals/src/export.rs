@@ -16,7 +16,6 @@ use gpuvitals_record::{Data, PerfettoError, RecordError, RecordingFacts, marks_o
 
 use crate::failure::{Exit, Failure};
 use crate::record::bytes;
-use crate::report::unread;
 use crate::terminal;
 
 /// Name of the marks beside those of the tables.
@@ -136,5 +135,5 @@ fn unwritten(path: &Path, error: io::Error) -> Failure {
 }
 
 fn unreadable(error: RecordError) -> Failure {
-    unread("export", error)
+    Failure::of_recording("export", error)
 }

@@ -6,6 +6,7 @@ use std::fmt;
 use gpuvitals_listener::AccessError;
 use gpuvitals_outgoing::otlp::OtlpError;
 use gpuvitals_queue::link::{ConnectError, CredentialError};
+use gpuvitals_record::RecordError;
 use gpuvitals_sources::settings::NoDirectory;
 
 /// Exit codes, after `sysexits.h`. Part of the interface: scripts rely on them.
@@ -71,6 +72,16 @@ impl Failure {
     /// The same, of a file that a setting names.
     pub(crate) fn in_setting(self, setting: &str) -> Self {
         Self { message: format!("configuration: {setting}: {}", self.message), ..self }
+    }
+
+    /// A recording that cannot be read or made; what was to be done with it is an infinitive: `compare`.
+    pub(crate) fn of_recording(what: &str, error: RecordError) -> Self {
+        match error {
+            RecordError::Io { action, ref path, source } => {
+                Self::io(format!("cannot {action} {}", path.display()), source)
+            }
+            error => Self::caused(Exit::Data, format!("cannot {what}"), error),
+        }
     }
 
     /// The process's exit code.

@@ -355,13 +355,10 @@ fn failure(error: RecordError) -> Failure {
             });
             Failure::new(Exit::Unavailable, format!("{error}{}", why.collect::<String>()))
         }
-        RecordError::Io { action, ref path, source } => {
-            Failure::io(format!("{action} {}", path.display()), source)
-        }
         RecordError::Busy { .. } => Failure::caused(Exit::Unavailable, "cannot record", error),
         RecordError::Thread(_) => Failure::caused(Exit::Io, "cannot record", error),
         RecordError::Writer | RecordError::Batch(_) => Failure::caused(Exit::Bug, "cannot record", error),
-        _ => Failure::caused(Exit::Data, "cannot record", error),
+        _ => Failure::of_recording("record", error),
     }
 }
 

@@ -4,7 +4,6 @@ use std::io::{self, IsTerminal};
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use gpuvitals_record::RecordError;
 use gpuvitals_report::RunReport;
 
 use crate::failure::{Exit, Failure};
@@ -43,7 +42,7 @@ pub(crate) fn run(flags: &ReportFlags) -> Result<(), Failure> {
             "a page is for a browser: -o FILE writes it to a file; --markdown and --json are for a terminal";
         return Err(Failure::new(Exit::Usage, text));
     }
-    let report = RunReport::read(&flags.recordings).map_err(failure)?;
+    let report = read(&flags.recordings)?;
     let text = match (flags.json, flags.markdown) {
         (true, _) => report.json(),
         (_, true) => report.markdown(),
@@ -60,7 +59,7 @@ pub(crate) fn run(flags: &ReportFlags) -> Result<(), Failure> {
 /// # Errors
 /// As [`run`].
 pub(crate) fn page(recording: &Path, file: &Path) -> Result<(), Failure> {
-    let report = RunReport::read(&[recording.to_owned()]).map_err(failure)?;
+    let report = read(&[recording.to_owned()])?;
     write(file, &report.html())
 }
 
@@ -81,16 +80,6 @@ fn write(file: &Path, text: &str) -> Result<(), Failure> {
     std::fs::write(file, text).map_err(|error| Failure::io(format!("cannot write {}", file.display()), error))
 }
 
-/// A recording that cannot be read by a command that was to do this with it.
-pub(crate) fn unread(doing: &str, error: RecordError) -> Failure {
-    match error {
-        RecordError::Io { action, ref path, source } => {
-            Failure::io(format!("cannot {action} {}", path.display()), source)
-        }
-        error => Failure::caused(Exit::Data, format!("cannot {doing}"), error),
-    }
-}
-
-fn failure(error: RecordError) -> Failure {
-    unread("report", error)
+fn read(recordings: &[PathBuf]) -> Result<RunReport, Failure> {
+    RunReport::read(recordings).map_err(|error| Failure::of_recording("report", error))
 }
