@@ -1,5 +1,7 @@
 //! The steps of a run, by its marks.
 
+use std::collections::HashSet;
+
 use gpuvitals_analysis::robust::median;
 use gpuvitals_core::integral::seconds;
 
@@ -25,14 +27,28 @@ impl Step {
     }
 }
 
+/// Whether a mark with this text is one of a step.
+pub(super) fn is_step(text: &str) -> bool {
+    word_of(text).is_some()
+}
+
 /// The steps that marks tell, without those of the warm-up; none if they tell too few. The last mark begins a step whose end is not
 /// known.
 pub(super) fn steps(marks: &[RecordedMark]) -> Vec<Step> {
+    // Every rank of a run may mark the same step: the first of them begins it. A text without a number is another step each time.
+    let mut numbered = HashSet::new();
+    let has_number = |text: &str| text.bytes().any(|byte| byte.is_ascii_digit());
+    let told: Vec<(&str, i64)> = marks
+        .iter()
+        .filter_map(|mark| Some((word_of(&mark.text)?, mark)))
+        .filter(|(_, mark)| !has_number(&mark.text) || numbered.insert(mark.text.trim()))
+        .map(|(word, mark)| (word, mark.monotonic_ns))
+        .collect();
     // The word that most of them have: a program may mark steps and batches within them.
-    let with = |word: &str| marks.iter().filter(|mark| word_of(&mark.text) == Some(word)).count();
+    let with = |word: &str| told.iter().filter(|(known, _)| *known == word).count();
     let Some(word) = WORDS.into_iter().rev().max_by_key(|&word| with(word)) else { return Vec::new() };
     let begins: Vec<i64> =
-        marks.iter().filter(|mark| word_of(&mark.text) == Some(word)).map(|mark| mark.monotonic_ns).collect();
+        told.iter().filter(|(known, _)| *known == word).map(|(_, time_ns)| *time_ns).collect();
     let mut steps: Vec<Step> = begins
         .iter()
         .zip(begins.iter().skip(1))
@@ -89,12 +105,27 @@ mod tests {
     #[test]
     fn steps_lie_between_their_marks_and_begin_after_the_warm_up() {
         let mut marks = vec![(0, "load"), (10, "step 0"), (40, "step 1")];
-        marks.extend([50, 60, 70, 80, 90].map(|time| (time, "step 2")));
+        marks.extend([(50, "step 2"), (60, "step 3"), (70, "step 4"), (80, "step 5"), (90, "step 6")]);
         marks.insert(5, (65, "checkpoint"));
         let found = steps(&at(&marks));
         assert_eq!(found.len(), 5, "{found:?}");
         assert!(found.iter().all(|step| (step.duration_s() - 10.0).abs() < 1e-9), "{found:?}");
         assert_eq!(found[0].from_ns, 40_000_000_000);
+    }
+
+    #[test]
+    fn a_step_that_every_rank_marks_is_one_and_one_without_a_number_is_another_each_time() {
+        let text: Vec<String> = (0..9).map(|step| format!("step {step}")).collect();
+        let of_ranks: Vec<_> =
+            (0_i64..).zip(&text).flat_map(|(at, text)| [(10 * at, text.as_str()); 8]).collect();
+        // One of them is late for each step.
+        let late =
+            of_ranks.iter().enumerate().map(|(at, (time, text))| (time + i64::from(at % 8 == 7), *text));
+        let found = steps(&at(&late.collect::<Vec<_>>()));
+        assert_eq!(found.len(), 8, "{found:?}");
+        assert!(found.iter().all(|step| (step.duration_s() - 10.0).abs() < 1e-9), "{found:?}");
+        let unnumbered: Vec<_> = (0..9).map(|step| (10 * step, "step")).collect();
+        assert_eq!(steps(&at(&unnumbered)).len(), 8);
     }
 
     #[test]
