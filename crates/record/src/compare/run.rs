@@ -11,12 +11,12 @@ use gpuvitals_core::{Batch, MetricId, Table};
 use super::bootstrap::number;
 use super::cells::{Block, CellColumns, GpuCells, Quantity, RowTime};
 use super::metric::RunMetric;
-use super::steps::{Step, steps};
-use crate::about::{RecordingFacts, recorded_marks};
+use super::steps::{Step, is_step, steps};
+use crate::about::{RecordingFacts, marks_of};
 use crate::data::Data;
 use crate::error::RecordError;
 use crate::gpu_rows::{FactsOfGpus, GpuFacts, GpuRows};
-use crate::marks::{MARKS_MAX, RecordedMark};
+use crate::marks::RecordedMark;
 use crate::run_facts::RunFacts;
 
 /// Of a recording whose rate is not known: a power cut lost it.
@@ -82,8 +82,13 @@ impl ComparedRun {
     pub fn read(directory: &Path) -> Result<Self, RecordError> {
         let facts = RecordingFacts::read(directory)?;
         let interval = |key: &str| facts.interval(key).unwrap_or(INTERVAL_UNKNOWN);
-        let most = usize::try_from(MARKS_MAX).unwrap_or(usize::MAX);
-        let (mut marks, _) = recorded_marks(directory, most)?;
+        let mut marks = Vec::new();
+        for mark in marks_of(directory)? {
+            let mark = mark?;
+            if is_step(&mark.text) {
+                marks.push(mark);
+            }
+        }
         marks.sort_by_key(|mark| mark.monotonic_ns);
         let source = RunSource {
             name: directory.display().to_string(),
