@@ -260,11 +260,17 @@ fn used(mut gpus: Vec<GpuSummary>) -> Vec<GpuSummary> {
     gpus
 }
 
-/// Steps in a row, about as many in each block.
+/// Steps in a row, in each part as many as in the others, or one more: the parts weigh the same.
+fn parts(steps: &[Step]) -> impl Iterator<Item = &[Step]> {
+    let all = steps.len();
+    let count = all / all.div_ceil(BLOCKS_MAX).max(1);
+    (0..count).filter_map(move |at| steps.get(at * all / count..(at + 1) * all / count))
+}
+
+/// A block for each part of the steps.
 fn blocks(steps: &[Step]) -> Vec<Block> {
-    let length = steps.len().div_ceil(BLOCKS_MAX).max(1);
     let block = |steps: &[Step]| Some(Block { from_ns: steps.first()?.from_ns, to_ns: steps.last()?.to_ns });
-    steps.chunks(length).filter_map(block).collect()
+    parts(steps).filter_map(block).collect()
 }
 
 /// Slices of equal length.
@@ -341,13 +347,30 @@ fn whole(gpus: &[GpuSummary], by_block: &ByBlock<'_>) -> Vec<(RunMetric, Vec<f64
 
 /// What is known of the steps, block by block.
 fn of_steps(steps: &[Step], by_block: &ByBlock<'_>) -> Vec<(RunMetric, Vec<f64>)> {
-    let length = steps.len().div_ceil(BLOCKS_MAX).max(1);
     let mean = |steps: &[Step]| steps.iter().map(|step| step.duration_s()).sum::<f64>() / number(steps.len());
-    let durations: Vec<f64> = steps.chunks(length).map(mean).collect();
+    let durations: Vec<f64> = parts(steps).map(mean).collect();
     let energy = durations
         .iter()
         .enumerate()
         .filter_map(|(block, duration_s)| Some(by_block.power(block)? * duration_s))
         .collect();
     vec![(RunMetric::StepS, durations), (RunMetric::StepEnergyJ, energy)]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn blocks_have_as_many_steps_as_each_other_or_one_more() {
+        for count in [5, 20, 21, 39, 61, 101, 1_000] {
+            let steps: Vec<Step> = (0..count).map(|at| Step { from_ns: at, to_ns: at + 1 }).collect();
+            let sizes: Vec<i64> = blocks(&steps).iter().map(|block| block.to_ns - block.from_ns).collect();
+            let (least, most) = (sizes.iter().min().unwrap(), sizes.iter().max().unwrap());
+            assert!(sizes.len() <= BLOCKS_MAX && most - least <= 1, "{count} steps in {sizes:?}");
+            assert_eq!(sizes.iter().sum::<i64>(), count, "each step is in one: {sizes:?}");
+            let durations = of_steps(&steps, &ByBlock { blocks: sizes.len(), gpus: &[] });
+            assert_eq!(durations[0].1.len(), sizes.len(), "they are the blocks of the rows, too");
+        }
+    }
 }
