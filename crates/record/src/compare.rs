@@ -255,9 +255,9 @@ fn caution(
     gates: &[GateOutcome],
     metrics: &BTreeMap<RunMetric, MetricChange>,
 ) -> Option<String> {
-    let is_single = base.len().min(new.len()) == 1;
+    let runs = [base.len(), new.len()];
     let is_open = gates.iter().any(|gate| gate.verdict == ChangeVerdict::CannotTell);
-    if !is_single && !is_open {
+    if !runs.contains(&1) && !is_open {
         return None;
     }
     let told: Vec<String> = gates
@@ -267,7 +267,8 @@ fn caution(
             Some(format!("of {} a change beyond {least:.1} %", gate.metric))
         })
         .collect();
-    let assumed = if is_single {
+    // Several runs of either side say how much runs differ.
+    let assumed = if runs == [1, 1] {
         let usual = percent(bootstrap::RUN_NOISE_USUAL);
         format!("; one run does not say how much runs differ, {usual} % is assumed")
     } else {

@@ -131,6 +131,8 @@ fn one_run_each_says_what_it_could_tell() {
     let (caution, least) = (found.caution.unwrap(), found.metrics[&RunMetric::StepS].detectable_pct);
     assert!(caution.contains(&format!("of step_s a change beyond {least:.1} %")), "{caution}");
     assert!(caution.contains("0.6 % is assumed"), "{caution}");
+    let caution = compared(&base, &Simulated::usual().runs(3, 52)).caution.unwrap();
+    assert!(caution.contains("of step_s") && !caution.contains("is assumed"), "three runs say it: {caution}");
     let slow = Simulated { step_s: 1.1, ..Simulated::usual() }.runs(1, 53);
     assert_eq!(compared(&base, &slow).verdict, ChangeVerdict::Regression);
 }
