@@ -112,8 +112,6 @@ fn started(found: Discovery, config: RecorderConfig, rows: usize) -> Recorder {
     recorder
 }
 
-/// Not a test of its own: the process that the next one kills. Prints on standard output what has been
-/// written.
 #[test]
 fn facts_and_marks_are_read_back_while_it_runs_and_afterwards() {
     let dir = tempfile::tempdir().unwrap();
@@ -134,6 +132,8 @@ fn facts_and_marks_are_read_back_while_it_runs_and_afterwards() {
     assert_eq!(read(), wanted(Some("stopped")));
 }
 
+/// Not a test of its own: the process that the next one kills. Prints on standard output what has been
+/// written.
 #[test]
 fn child_that_records_until_it_is_killed() {
     let Some(directory) = std::env::var_os("RECORDER_TEST_DIRECTORY") else { return };
