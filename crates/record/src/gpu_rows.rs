@@ -82,6 +82,9 @@ pub(crate) struct GpuFacts {
     pub(crate) vbios: Option<String>,
     /// The limit that is set, W; where it is not read, the one in force.
     pub(crate) power_limit_w: Option<f64>,
+    /// The one in force, W.
+    #[serde(skip)]
+    power_limit_enforced_w: Option<f64>,
     /// Whether the graphics clock is held.
     pub(crate) clock_locked: Option<bool>,
     /// The graphics clock that applications asked for, MHz.
@@ -117,7 +120,8 @@ impl FactsOfGpus {
         for (row, number) in numbers.into_iter().enumerate() {
             let Some(facts) = number.and_then(|number| self.facts.get_mut(number)) else { continue };
             let value = |column: Option<MetricColumn<'_>>| column?.value(row).map(Value::as_f64);
-            facts.power_limit_w = value(limit).or(value(enforced)).or(facts.power_limit_w);
+            facts.power_limit_w = value(limit).or(facts.power_limit_w);
+            facts.power_limit_enforced_w = value(enforced).or(facts.power_limit_enforced_w);
             facts.clock_locked = value(locked).map(|held| held > 0.5).or(facts.clock_locked);
             facts.clock_asked_mhz = value(asked).or(facts.clock_asked_mhz);
             facts.performance_level = gpuvitals_core::throttle::whole(level, row).or(facts.performance_level);
@@ -129,6 +133,9 @@ impl FactsOfGpus {
 
     /// The facts so far, by index and key.
     pub(crate) fn sorted(mut self) -> Vec<GpuFacts> {
+        for facts in &mut self.facts {
+            facts.power_limit_w = facts.power_limit_w.or(facts.power_limit_enforced_w);
+        }
         self.facts.sort_by(|a, b| (a.gpu.is_none(), a.gpu, &a.id).cmp(&(b.gpu.is_none(), b.gpu, &b.id)));
         self.facts
     }
@@ -163,5 +170,30 @@ impl GpuFacts {
         let locked = self.clock_locked.map(|held| if held { "locked" } else { "free" }.to_owned());
         let words: Vec<String> = [locked, level, asked].into_iter().flatten().collect();
         (!words.is_empty()).then(|| words.join(", "))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use gpuvitals_core::{BatchBuilder, Origin, Table};
+
+    use super::*;
+
+    #[test]
+    fn the_limit_that_is_set_counts_whenever_it_was_read() {
+        let limit_of = |rows: &[(MetricId, f64)]| {
+            let mut builder = BatchBuilder::new(Table::GpuEvents);
+            let id = builder.intern(&Identity::default().with(IdentityColumn::Uuid, "GPU-0").unwrap());
+            for (time_ns, (metric, watts)) in (0..).zip(rows) {
+                let row = builder.row_at(time_ns, time_ns, id);
+                builder.set(row, *metric, Value::Float(*watts)).unwrap();
+            }
+            let mut facts = FactsOfGpus::default();
+            facts.add(&builder.finish(Origin::default(), 0).unwrap());
+            facts.sorted()[0].power_limit_w
+        };
+        assert_eq!(limit_of(&[(POWER_LIMIT, 700.0), (POWER_LIMIT_ENFORCED, 600.0)]), Some(700.0));
+        assert_eq!(limit_of(&[(POWER_LIMIT_ENFORCED, 600.0), (POWER_LIMIT, 700.0)]), Some(700.0));
+        assert_eq!(limit_of(&[(POWER_LIMIT_ENFORCED, 600.0)]), Some(600.0));
     }
 }
