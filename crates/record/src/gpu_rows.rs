@@ -31,13 +31,13 @@ impl GpuRows {
         batch: &Batch,
         mut known: impl FnMut(usize, Arc<str>, &Identity),
     ) -> Vec<Option<usize>> {
-        let dictionary_key = |column, row| batch.identity_column(column).and_then(|array| array.key(row));
+        let [uuids, partitions] =
+            [IdentityColumn::Uuid, IdentityColumn::Partition].map(|column| batch.identity_column(column));
         // The number of each pair of dictionary keys: an identity is built once a batch.
         let mut seen: Vec<(_, Option<usize>)> = Vec::new();
         let mut rows = Vec::with_capacity(batch.rows());
         for row in 0..batch.rows() {
-            let keys =
-                (dictionary_key(IdentityColumn::Uuid, row), dictionary_key(IdentityColumn::Partition, row));
+            let keys = (uuids.and_then(|array| array.key(row)), partitions.and_then(|array| array.key(row)));
             if let Some((_, number)) = seen.iter().find(|(pair, _)| *pair == keys) {
                 rows.push(*number);
                 continue;
