@@ -1,8 +1,8 @@
 //! Two sets of runs beside each other: what changed, how sure that is, whether a gate failed, and why.
 //!
-//! The unit is the run. A change has an interval of 95 % from a bootstrap over the runs, and over blocks of steps within each
-//! (`compare/bootstrap.rs`). Its verdict needs both: a change that an interval of 99 % tells from none, and one that is large enough to
-//! matter.
+//! The unit is the run. A change has an interval of 95 %: Student's quantile times its standard deviation, whose variance is that of a
+//! bootstrap over the runs, and over blocks of steps within each, beside an assumed noise (`compare/bootstrap.rs`). Its verdict needs both:
+//! a change that an interval of 99 % tells from none, and one that is large enough to matter.
 
 mod bootstrap;
 mod cells;

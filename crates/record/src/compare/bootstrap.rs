@@ -8,7 +8,9 @@
 //! freedom beside what the runs show; with one run each it is all that there is. Runs that show far more are believed as they are:
 //! minutes of a server under a changing load differ by 15 %, and nothing may make that look smaller. So the answer has a step where they
 //! begin to be believed alone. Without it, with the usual noise counted always, there would be more false ones: of runs that differ by 3 %,
-//! five on each side, 11 % of the intervals of 95 % would miss the truth, and 5 % do so now. Everything is computed from logarithms: a change is a ratio. Equal runs give equal answers: the draws begin from a fixed seed.
+//! five on each side, 11 % of the intervals of 95 % would miss the truth, and 5 % do so now.
+//!
+//! Everything is computed from logarithms: a change is a ratio. Equal runs give equal answers: the draws begin from a fixed seed.
 
 use gpuvitals_analysis::robust::median;
 
