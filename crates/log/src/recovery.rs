@@ -176,7 +176,10 @@ impl Recovery {
     fn read_next(&mut self) -> Result<Option<Record>, LogError> {
         loop {
             if let Some(reading) = &mut self.reading {
-                for step in reading.scanner.by_ref() {
+                // No further: a writer beside this reader appends to the last segment.
+                while reading.served < reading.segment.records
+                    && let Some(step) = reading.scanner.next()
+                {
                     if let Step::Record(found) = step {
                         reading.served += 1;
                         let payload = reading.scanner.payload(&found);

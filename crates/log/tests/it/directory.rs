@@ -4,8 +4,8 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, mpsc};
 
-use crate::bench::{append, append_until, open_with, outcome_of, payload, tiny};
-use gpuvitals_log::{DISPLACED, DirectoryLock, Durability, FsDisk, Log, LogError};
+use crate::bench::{append, append_until, open_with, outcome_of, payload, records, sequences, tiny};
+use gpuvitals_log::{DISPLACED, DirectoryLock, Durability, FsDisk, Log, LogError, read_beside};
 use gpuvitals_rig::waiting::received;
 
 #[test]
@@ -118,6 +118,16 @@ fn the_end_of_a_segment_is_noted_with_its_first_sync() {
     append(&log, 1);
     log.close().expect("an end");
     assert_eq!(lock.noted_end(), log.stats().next_sequence, "at the end");
+}
+
+#[test]
+fn a_reader_beside_a_writer_has_what_was_there_when_it_began() {
+    let (directory, log) = opened();
+    let next = append_until(&log, "a third segment", 1, || log.stats().segments >= 3);
+    let found = read_beside(directory.path()).expect("a look");
+    // In the segment that it has not read again yet, and in those after it.
+    append_until(&log, "a fifth segment", next, || log.stats().segments >= 5);
+    assert_eq!(sequences(&records(found)), (1..next).collect::<Vec<_>>());
 }
 
 fn opened() -> (tempfile::TempDir, Log) {
