@@ -24,12 +24,10 @@ use crate::error::RecordError;
 use crate::gpu_rows::FactsOfGpus;
 use crate::journal::Batches;
 use crate::layout::{Columns, properties};
-use crate::table_file;
+use crate::table_file::{self, GROUP_ROWS};
 
 /// Rows of a batch that is read from a file.
 const BATCH_ROWS: usize = 8_192;
-/// Rows of a row group of a final file: large enough that its share of the footer is small.
-const GROUP_ROWS: usize = 131_072;
 
 /// Digits of a part's number at least.
 const NUMBER_LEN: usize = 6;

@@ -16,6 +16,8 @@ use crate::layout::{Columns, properties};
 
 /// Rows that go into the encoder together.
 const SLICE_ROWS: usize = 1_024;
+/// Rows of a row group of a final file: large enough that its share of the footer is small.
+pub(crate) const GROUP_ROWS: usize = 131_072;
 
 /// A file of a recording that is written from rows kept elsewhere, as those of a ring.
 #[derive(Debug)]
@@ -88,6 +90,9 @@ pub(crate) fn write<E: From<RecordError>>(
             written += waiting as u64;
             slice.clear();
             waiting = 0;
+            if writer.in_progress_rows() >= GROUP_ROWS {
+                writer.flush().map_err(broken)?;
+            }
         }
         if batch.is_none() {
             break;
