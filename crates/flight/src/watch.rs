@@ -147,7 +147,8 @@ impl std::fmt::Display for Shown {
 }
 
 fn value_of(column: Option<&MetricColumn<'_>>, row: usize) -> Option<f64> {
-    column?.value(row).map(Value::as_f64)
+    // As it is shown: 0.1 in a column of 32 bits is no more than 0.1.
+    column?.value(row).map(Value::as_decimal)
 }
 
 fn of_event(event: HealthEvent) -> Option<FlightTrigger> {
@@ -213,6 +214,14 @@ mod tests {
         assert_eq!(again, [at("threshold", 2), at("threshold", 6)]);
         let silent = [rows(0, &[hot, hot]), rows(2, &[None, hot, hot])];
         assert_eq!(found(&rule, &silent), [at("lost", 2)]);
+    }
+
+    #[test]
+    fn a_value_is_compared_as_it_is_shown() {
+        // The nearest number of 32 bits is above it.
+        let power: Option<&[(&str, f64)]> = Some(&[("power_w", 300.1)]);
+        assert!(found(&["power_w > 300.1"], &[rows(0, &[power])]).is_empty());
+        assert_eq!(found(&["power_w >= 300.1"], &[rows(0, &[power])]), [at("threshold", 0)]);
     }
 
     #[test]
