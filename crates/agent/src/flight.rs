@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use gpuvitals_core::{Table, causes};
+use gpuvitals_core::{Table, causes, clock};
 use gpuvitals_flight::{FlightError, FlightPlace, FlightRecorder, FlightSettings, FlightTerms};
 use gpuvitals_sources::attribution::Owners;
 use gpuvitals_sources::registry::Discovery;
@@ -91,15 +91,17 @@ impl Flight {
         Arc::clone(&self.recorder)
     }
 
-    /// Ends it when no row of the agent comes any more. A device that hangs is left behind within this time.
+    /// Ends it when no row of the agent comes any more. A device or a disk that hangs is left behind within this time.
     pub(crate) fn finish(self, patience: Duration) {
+        let began_ns = clock::mono_ns();
         if let Some(Faster { sampler, feed }) = self.faster {
-            sampler.stop(patience);
+            sampler.stop(patience / 2);
             if feed.join().is_err() {
                 tracing::error!("the feed of the flight recorder ended by a panic");
             }
         }
-        self.recorder.finish();
+        let taken_ns = u64::try_from(clock::mono_ns().saturating_sub(began_ns)).unwrap_or_default();
+        self.recorder.finish(patience.saturating_sub(Duration::from_nanos(taken_ns)));
     }
 }
 

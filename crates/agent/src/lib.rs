@@ -55,6 +55,8 @@ pub use spool::SpoolError;
 const SAMPLING_SHARE: u32 = 8;
 /// Part of the grace that the last rows may take to the queue.
 const PUBLISHING_SHARE: u32 = 4;
+/// Part of the grace that the flight recorder may take, with an incident that has begun.
+const FLIGHT_SHARE: u32 = 8;
 
 /// What an agent is started with.
 #[derive(Debug)]
@@ -214,11 +216,12 @@ impl Agent {
         if self.feed.join().is_err() {
             tracing::error!("the feed ended by a panic");
         }
-        if let Some(flight) = self.flight {
-            flight.finish(grace / SAMPLING_SHARE);
-        }
         if let Some(publisher) = self.node.publisher() {
             publisher.finish(grace / PUBLISHING_SHARE).await;
+        }
+        // Last: a disk that hangs holds up nothing else.
+        if let Some(flight) = self.flight {
+            flight.finish(grace / FLIGHT_SHARE);
         }
     }
 }

@@ -1,8 +1,8 @@
 //! The flight recorder as an agent has it: batches go in, and nobody waits for its disk.
 
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TrySendError, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
@@ -18,16 +18,37 @@ use crate::worker::{Input, Worker};
 
 /// Batches that wait for the disk: at one a second and device those of 8 GPUs and the host of some minutes.
 const INPUTS_MAX: usize = 2_048;
+/// Rows of these from which on no more are taken: at high rates a batch has many.
+const ROWS_MAX: usize = 65_536;
 /// Between two looks at what is due.
 const PATIENCE: Duration = Duration::from_millis(250);
+
+/// How long a recorder that is dropped may take to end.
+const DROP_PATIENCE: Duration = Duration::from_secs(10);
 
 /// A flight recorder that runs until it is finished.
 #[derive(Debug)]
 pub struct FlightRecorder {
     inputs: SyncSender<Input>,
+    queue: Arc<Queue>,
     counts: Arc<FlightCounts>,
     directory: PathBuf,
-    thread: Mutex<Option<JoinHandle<()>>>,
+    running: Mutex<Option<Running>>,
+}
+
+/// What both ends know of the inputs that wait.
+#[derive(Debug, Default)]
+struct Queue {
+    rows: AtomicUsize,
+    /// Nothing more comes.
+    is_over: AtomicBool,
+}
+
+/// The thread of a recorder, and what is cut off when it ends.
+#[derive(Debug)]
+struct Running {
+    thread: JoinHandle<()>,
+    end: Receiver<()>,
 }
 
 impl FlightRecorder {
@@ -40,33 +61,52 @@ impl FlightRecorder {
         let directory = place.directory().to_owned();
         let worker = Worker::open(place, terms, Arc::clone(&counts), Moment::now())?;
         let (inputs, arriving) = sync_channel(INPUTS_MAX);
-        let thread = thread::Builder::new().name("flight".to_owned()).spawn(move || run(worker, &arriving));
-        let thread = Mutex::new(Some(thread.map_err(FlightError::Thread)?));
-        Ok(Self { inputs, counts, directory, thread })
+        let (running, end) = sync_channel::<()>(0);
+        let queue = Arc::new(Queue::default());
+        let theirs = Arc::clone(&queue);
+        let thread = thread::Builder::new().name("flight".to_owned()).spawn(move || {
+            run(worker, &arriving, &theirs);
+            drop(running);
+        });
+        let running = Running { thread: thread.map_err(FlightError::Thread)?, end };
+        Ok(Self { inputs, queue, counts, directory, running: Mutex::new(Some(running)) })
     }
 
     /// Takes rows of the agent's sampler, and looks for triggers in them. Never waits.
     pub fn take(&self, batch: &Batch) {
-        self.send(Input::Sampled(batch.clone()), batch.rows());
+        self.send(Input::Sampled(batch.clone()));
     }
 
     /// Takes rows of GPUs that are sampled for the ring alone. Never waits.
     pub fn take_faster(&self, batch: &Batch) {
-        self.send(Input::Faster(batch.clone()), batch.rows());
+        self.send(Input::Faster(batch.clone()));
     }
 
     /// A reading of this GPU is out past its deadline. Never waits.
     pub fn stuck(&self, gpu: &str) {
-        self.send(Input::Stuck(gpu.to_owned()), 0);
+        self.send(Input::Stuck(gpu.to_owned()));
     }
 
     /// Somebody asks for an incident by a signal. Never waits.
     pub fn signal(&self) {
-        self.send(Input::Signal, 0);
+        self.send(Input::Signal);
     }
 
-    fn send(&self, input: Input, rows: usize) {
-        if self.inputs.try_send(input).is_err() {
+    fn send(&self, input: Input) {
+        let rows = input.rows();
+        let waiting = self.queue.rows.fetch_add(rows, Ordering::Relaxed);
+        let is_taken = (rows == 0 || waiting < ROWS_MAX)
+            && match self.inputs.try_send(input) {
+                Ok(()) => true,
+                Err(TrySendError::Full(_)) => false,
+                Err(TrySendError::Disconnected(_)) => {
+                    // Its thread has ended, and stores nothing more.
+                    self.counts.is_up.store(false, Ordering::Relaxed);
+                    false
+                }
+            };
+        if !is_taken {
+            self.queue.rows.fetch_sub(rows, Ordering::Relaxed);
             self.counts.rows_lost.fetch_add(rows as u64, Ordering::Relaxed);
         }
     }
@@ -76,13 +116,16 @@ impl FlightRecorder {
         &self.directory
     }
 
-    /// Writes what waits, and an incident that has begun as far as it goes. What comes after this is lost.
-    pub fn finish(&self) {
-        let thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
-        let Some(thread) = thread else { return };
-        // It waits for the disk, if that is slow; a thread that has died takes nothing.
-        let _dead = self.inputs.send(Input::End);
-        if thread.join().is_err() {
+    /// Writes what waits, and an incident that has begun as far as it goes. What comes after this is lost. A disk that does not answer
+    /// within this time is left behind; the next start goes on with the incident.
+    pub fn finish(&self, patience: Duration) {
+        let running = self.running.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let Some(Running { thread, end }) = running else { return };
+        self.queue.is_over.store(true, Ordering::Release);
+        if end.recv_timeout(patience) == Err(RecvTimeoutError::Timeout) {
+            let directory = self.directory.display();
+            tracing::warn!(%directory, "the disk of the flight recorder takes too long; it is left behind");
+        } else if thread.join().is_err() {
             tracing::error!("the flight recorder ended by a panic");
         }
     }
@@ -124,18 +167,84 @@ impl FlightRecorder {
 
 impl Drop for FlightRecorder {
     fn drop(&mut self) {
-        self.finish();
+        self.finish(DROP_PATIENCE);
     }
 }
 
-fn run(mut worker: Worker, arriving: &Receiver<Input>) {
+fn run(mut worker: Worker, arriving: &Receiver<Input>, queue: &Queue) {
     loop {
-        match arriving.recv_timeout(PATIENCE) {
-            Ok(Input::End) | Err(RecvTimeoutError::Disconnected) => break,
-            Ok(input) => worker.take(input, Moment::now()),
-            Err(RecvTimeoutError::Timeout) => {}
+        // Asked before the inputs: what came before the end is among them.
+        let is_over = queue.is_over.load(Ordering::Acquire);
+        match arriving.recv_timeout(if is_over { Duration::ZERO } else { PATIENCE }) {
+            Ok(input) => {
+                queue.rows.fetch_sub(input.rows(), Ordering::Relaxed);
+                worker.take(input, Moment::now());
+            }
+            Err(RecvTimeoutError::Timeout) if !is_over => {}
+            Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => break,
         }
         worker.look(Moment::now());
     }
     worker.finish(Moment::now());
+}
+
+#[cfg(test)]
+mod tests {
+    use gpuvitals_core::{BatchBuilder, Identity, IdentityColumn, Origin, Table};
+
+    use super::*;
+
+    fn rows(count: i64) -> Batch {
+        let mut builder = BatchBuilder::new(Table::GpuEvents);
+        let id = builder.intern(&Identity::default().with(IdentityColumn::Uuid, "GPU-1").unwrap());
+        for at_ns in 0..count {
+            builder.row_at(at_ns, at_ns, id);
+        }
+        builder.finish(Origin::default(), 1).unwrap()
+    }
+
+    /// A recorder whose thread never takes anything.
+    fn stalled() -> (FlightRecorder, Receiver<Input>) {
+        let (inputs, arriving) = sync_channel(INPUTS_MAX);
+        let (queue, counts, running) = (Arc::default(), Arc::default(), Mutex::default());
+        (FlightRecorder { inputs, queue, counts, directory: PathBuf::new(), running }, arriving)
+    }
+
+    fn lost(recorder: &FlightRecorder) -> u64 {
+        recorder.counts.rows_lost.load(Ordering::Relaxed)
+    }
+
+    #[test]
+    fn rows_for_a_disk_that_is_too_slow_are_counted_and_not_waited_for() {
+        let (recorder, arriving) = stalled();
+        let batch = rows(10_000);
+        for _ in 0..7 {
+            recorder.take(&batch);
+        }
+        assert_eq!((lost(&recorder), arriving.try_iter().count()), (0, 7));
+        recorder.take(&batch);
+        assert_eq!(
+            lost(&recorder),
+            10_000,
+            "70,000 rows wait as long as nobody has said that they were taken"
+        );
+        recorder.signal();
+        assert_eq!(arriving.try_iter().count(), 1, "a trigger has no rows");
+
+        let (recorder, _arriving) = stalled();
+        for _ in 0..INPUTS_MAX + 3 {
+            recorder.take_faster(&rows(1));
+        }
+        assert_eq!(lost(&recorder), 3);
+    }
+
+    #[test]
+    fn a_recorder_whose_thread_is_gone_is_not_up() {
+        let (recorder, arriving) = stalled();
+        recorder.counts.is_up.store(true, Ordering::Relaxed);
+        drop(arriving);
+        recorder.take(&rows(2));
+        assert!(!recorder.counts.is_up.load(Ordering::Relaxed));
+        assert_eq!(lost(&recorder), 2);
+    }
 }

@@ -45,8 +45,16 @@ pub(crate) enum Input {
     Stuck(String),
     /// Somebody asks by a signal.
     Signal,
-    /// Nothing more comes.
-    End,
+}
+
+impl Input {
+    /// Its rows.
+    pub(crate) fn rows(&self) -> usize {
+        match self {
+            Self::Sampled(batch) | Self::Faster(batch) => batch.rows(),
+            Self::Stuck(_) | Self::Signal => 0,
+        }
+    }
 }
 
 /// A flight recorder without its thread.
@@ -159,7 +167,6 @@ impl Worker {
             Input::Signal => {
                 self.trigger(FlightTrigger::of_node("signal", "SIGUSR1 asked for it", now.wall_ns), now);
             }
-            Input::End => {}
         }
     }
 
