@@ -6,7 +6,8 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use gpuvitals_core::{Table, causes, clock};
+use gpuvitals_core::time::SECOND_NS;
+use gpuvitals_core::{Batch, Table, causes, clock};
 use gpuvitals_flight::{FlightError, FlightPlace, FlightRecorder, FlightSettings, FlightTerms};
 use gpuvitals_sources::attribution::Owners;
 use gpuvitals_sources::registry::Discovery;
@@ -15,6 +16,8 @@ use gpuvitals_sources::settings::Sampling;
 
 /// How long to wait for rows before checking whether to end.
 const PATIENCE: Duration = Duration::from_millis(250);
+/// Between two looks at rows that workers would hand over later: one that hangs hands over nothing any more.
+const GATHER_NS: i64 = SECOND_NS;
 
 /// What a flight recorder is opened with.
 pub(crate) struct FlightParts<'a> {
@@ -134,12 +137,25 @@ impl Faster {
     fn feed(sampler: Sampler, recorder: &Arc<FlightRecorder>) -> Result<Self, FlightError> {
         let sampler = Arc::new(sampler);
         let (source, recorder) = (Arc::clone(&sampler), Arc::clone(recorder));
-        let work = move || loop {
-            match source.next(PATIENCE) {
-                Some(batch) if batch.table() == Table::GpuEvents => recorder.take_faster(&batch),
-                None if source.is_over() => break,
+        let work = move || {
+            let take = |batch: Batch| {
                 // Details of links and memory are not in the ring.
-                Some(_) | None => {}
+                if batch.table() == Table::GpuEvents {
+                    recorder.take_faster(&batch);
+                }
+            };
+            let mut gathered_ns = clock::mono_ns();
+            loop {
+                match source.next(PATIENCE) {
+                    Some(batch) => take(batch),
+                    None if source.is_over() => break,
+                    None => {}
+                }
+                let now_ns = clock::mono_ns();
+                if now_ns.saturating_sub(gathered_ns) >= GATHER_NS {
+                    gathered_ns = now_ns;
+                    source.take_all(take);
+                }
             }
         };
         let feed = std::thread::Builder::new().name("flight-feed".to_owned()).spawn(work);

@@ -222,9 +222,14 @@ impl Node {
     fn tell_stuck(&self, states: &[TargetState], before: &mut BTreeSet<Arc<str>>) {
         let Some(flight) = &self.flight else { return };
         let hangs = |state: &&TargetState| matches!(state.liveness, Liveness::Stuck { .. });
-        let now: BTreeSet<_> = states.iter().filter(hangs).filter_map(|state| state.identity.key()).collect();
-        now.difference(before).for_each(|gpu| flight.stuck(gpu));
-        *before = now;
+        let stuck: BTreeSet<_> =
+            states.iter().filter(hangs).filter_map(|state| state.identity.key()).collect();
+        if stuck.difference(before).next().is_some() {
+            // What such a GPU said last still waits with its worker.
+            self.catch_up();
+        }
+        stuck.difference(before).for_each(|gpu| flight.stuck(gpu));
+        *before = stuck;
     }
 
     /// NVML lives in this process, and after some failures (the driver was updated, the container lost its device nodes) only a
