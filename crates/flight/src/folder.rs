@@ -4,9 +4,10 @@ use std::ffi::OsString;
 use std::fs;
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
-use gpuvitals_core::time;
-use gpuvitals_log::{open_file, sync_directory};
+use gpuvitals_core::{causes, time};
+use gpuvitals_log::open_file;
 use serde_json::Value;
 
 use crate::error::FlightError;
@@ -23,10 +24,15 @@ const ABOUT_LEN_MAX: u64 = 4 << 20;
 const ID_LEN_MAX: usize = 80;
 /// Bytes of all incidents.
 const BYTES_MAX: u64 = 512 << 20;
+/// Letters of a time in an id: `20261130T031459Z`.
+const STAMP_LEN: usize = 16;
+/// Age of the last change from which on nobody writes a torn incident any more.
+const TORN_AGE: Duration = Duration::from_hours(1);
 
 /// The incidents of a flight recorder's directory, whether an agent runs there or not.
 #[derive(Debug, Clone)]
 pub struct FlightFolder {
+    directory: PathBuf,
     incidents: PathBuf,
 }
 
@@ -55,7 +61,7 @@ pub enum IncidentState {
 impl FlightFolder {
     /// Of this directory, which may be missing.
     pub fn of(directory: &Path) -> Self {
-        Self { incidents: place::incidents(directory) }
+        Self { directory: directory.to_owned(), incidents: place::incidents(directory) }
     }
 
     /// The folder of an incident of this id, whether there is one or not.
@@ -69,10 +75,14 @@ impl FlightFolder {
     /// All incidents, the oldest first. What has no name of an incident is somebody else's and left out.
     ///
     /// # Errors
-    /// If the directory is there and cannot be read.
+    /// If the directory cannot be read, or no flight recorder ever had it.
     pub fn list(&self) -> Result<Vec<IncidentEntry>, FlightError> {
         let entries = match fs::read_dir(&self.incidents) {
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+                let has_ring = place::ring(&self.directory).is_dir();
+                let path = self.directory.clone();
+                return if has_ring { Ok(Vec::new()) } else { Err(FlightError::NoRing { path }) };
+            }
             entries => entries.map_err(FlightError::io("list", &self.incidents))?,
         };
         let mut found = Vec::new();
@@ -89,7 +99,7 @@ impl FlightFolder {
 
     fn entry(&self, name: &str) -> Option<IncidentEntry> {
         let id = name.strip_suffix(PART).unwrap_or(name);
-        if !is_id(id) {
+        if !is_stamped(id) {
             return None;
         }
         let folder = self.incidents.join(name);
@@ -113,29 +123,36 @@ impl FlightFolder {
         read(&folder)
     }
 
-    /// Removes the oldest incidents beyond so many, or beyond the bytes that all may take; never the newest. Answers their ids.
-    ///
-    /// # Errors
-    /// If one cannot be removed.
-    pub(crate) fn prune(&self, keep: usize) -> Result<Vec<String>, FlightError> {
-        let mut whole = self.list()?;
-        whole.retain(|entry| !matches!(entry.state, IncidentState::Torn));
-        let (mut count, mut all) = (whole.len(), whole.iter().map(|entry| entry.bytes).sum::<u64>());
+    /// Removes the oldest incidents beyond so many, or beyond the bytes that all may take, never this one; and what killed writers have
+    /// left. What cannot be removed, as that of another user, stays, and the log says so. Answers the ids.
+    pub(crate) fn prune(&self, keep: usize, spared: &str) -> Vec<String> {
+        let listed = self.list().unwrap_or_else(|error| {
+            tracing::warn!(error = causes(&error), "old incidents stay: they cannot be listed");
+            Vec::new()
+        });
+        let (torn, whole): (Vec<_>, Vec<_>) =
+            listed.into_iter().partition(|entry| matches!(entry.state, IncidentState::Torn));
+        let mut all = torn.iter().chain(&whole).map(|entry| entry.bytes).sum::<u64>();
+        let mut count = whole.len();
         let mut gone = Vec::new();
-        for entry in whole {
-            if count <= 1 || (count <= keep && all <= BYTES_MAX) {
+        for entry in torn {
+            let folder = self.incidents.join(format!("{}{PART}", entry.id));
+            if is_left(&folder) && remove(&folder) {
+                all = all.saturating_sub(entry.bytes);
+                gone.push(entry.id);
+            }
+        }
+        for entry in whole.into_iter().filter(|entry| entry.id != spared) {
+            if count <= keep && all <= BYTES_MAX {
                 break;
             }
-            let folder = self.incidents.join(&entry.id);
-            fs::remove_dir_all(&folder).map_err(FlightError::io("remove", &folder))?;
-            count -= 1;
-            all = all.saturating_sub(entry.bytes);
-            gone.push(entry.id);
+            if remove(&self.incidents.join(&entry.id)) {
+                count -= 1;
+                all = all.saturating_sub(entry.bytes);
+                gone.push(entry.id);
+            }
         }
-        if !gone.is_empty() {
-            sync_directory(&self.incidents).map_err(FlightError::io("sync", &self.incidents))?;
-        }
-        Ok(gone)
+        gone
     }
 
     /// An id for an incident that begins now, which no other has.
@@ -165,6 +182,33 @@ fn is_id(text: &str) -> bool {
     !text.is_empty() && text.len() <= ID_LEN_MAX && text.bytes().all(is_plain)
 }
 
+/// Whether a text is an id as they are given. A folder that somebody has renamed is kept for good.
+fn is_stamped(text: &str) -> bool {
+    let fits = |(at, byte): (usize, u8)| match at {
+        8 => byte == b'T',
+        15 => byte == b'Z',
+        _ => byte.is_ascii_digit(),
+    };
+    let stamp = text.split_at_checked(STAMP_LEN).filter(|(_, kind)| kind.starts_with('-'));
+    is_id(text) && stamp.is_some_and(|(stamp, _)| stamp.bytes().enumerate().all(fits))
+}
+
+/// Whether nobody has written in a folder for long.
+fn is_left(folder: &Path) -> bool {
+    let changed = fs::metadata(folder).and_then(|facts| facts.modified());
+    // What was changed in the future is not old.
+    changed.is_ok_and(|changed| changed.elapsed().is_ok_and(|age| age >= TORN_AGE))
+}
+
+/// Removes a folder; what cannot be removed is said.
+fn remove(folder: &Path) -> bool {
+    let removed = fs::remove_dir_all(folder);
+    if let Err(error) = &removed {
+        tracing::warn!(folder = %folder.display(), %error, "an old incident stays: it cannot be removed");
+    }
+    removed.is_ok()
+}
+
 fn read(folder: &Path) -> Result<FlightIncident, FlightError> {
     let path = folder.join(ABOUT);
     let file = open_file(&path).map_err(FlightError::io("open", &path))?;
@@ -187,6 +231,8 @@ fn bytes(folder: &Path) -> u64 {
 
 #[cfg(test)]
 mod tests {
+    use gpuvitals_rig::small_disk::SmallDisk;
+
     use super::*;
 
     #[test]
@@ -205,39 +251,92 @@ mod tests {
     fn hostile_neighbours_are_left_out_or_said() {
         let directory = tempfile::tempdir().unwrap();
         let folder = FlightFolder::of(directory.path());
+        assert!(matches!(folder.list(), Err(FlightError::NoRing { .. })), "no recorder was here");
+        fs::create_dir(place::ring(directory.path())).unwrap();
         assert!(folder.list().unwrap().is_empty(), "nothing is there yet");
         let incidents = place::incidents(directory.path());
-        for name in ["torn.part", "empty", "later", "wrong", ".hidden", "a b", "x\u{1b}[31m"] {
+        let [empty, later, torn, wrong] = [0, 1, 2, 3].map(|second| id_of("xid", second * time::SECOND_NS));
+        for name in [&empty, &later, &format!("{torn}.part"), &wrong] {
             fs::create_dir_all(incidents.join(name)).unwrap();
         }
-        fs::write(incidents.join("file"), "").unwrap();
-        std::os::unix::fs::symlink("/etc", incidents.join("link")).unwrap();
-        fs::write(incidents.join("later").join(ABOUT), r#"{"schema":2}"#).unwrap();
-        fs::write(incidents.join("wrong").join(ABOUT), "[[[[").unwrap();
+        let strange = [
+            ".hidden",
+            "a b",
+            "x\u{1b}[31m",
+            "xid",
+            "of-node-17",
+            "20261130T031459-xid",
+            "20261130T031459Zxid",
+        ];
+        for name in strange {
+            fs::create_dir(incidents.join(name)).unwrap();
+        }
+        fs::write(incidents.join("20261130T031459Z-file"), "").unwrap();
+        std::os::unix::fs::symlink("/etc", incidents.join("20261130T031459Z-link")).unwrap();
+        fs::write(incidents.join(&later).join(ABOUT), r#"{"schema":2}"#).unwrap();
+        fs::write(incidents.join(&wrong).join(ABOUT), "[[[[").unwrap();
         let listed: Vec<_> =
             folder.list().unwrap().into_iter().map(|entry| (entry.id, entry.state)).collect();
-        let names: Vec<_> = listed.iter().map(|(id, _)| id.as_str()).collect();
-        assert_eq!(names, ["empty", "later", "torn", "wrong"]);
+        let names: Vec<_> = listed.iter().map(|(id, _)| id).collect();
+        assert_eq!(names, [&empty, &later, &torn, &wrong]);
         assert!(matches!(listed[0].1, IncidentState::Unreadable(FlightError::Io { .. })));
         assert!(matches!(listed[1].1, IncidentState::Unreadable(FlightError::Later { schema: 2, .. })));
         assert!(matches!(listed[2].1, IncidentState::Torn));
         assert!(matches!(listed[3].1, IncidentState::Unreadable(FlightError::Json { .. })));
-        for id in ["link", "file", "../..", "nothing", "torn.part"] {
+        for id in ["20261130T031459Z-link", "20261130T031459Z-file", "../..", "nothing", "torn.part"] {
             assert!(folder.read(id).is_err(), "{id}");
         }
+        folder.prune(0, &wrong);
+        assert!(strange.iter().all(|name| incidents.join(name).is_dir()));
     }
 
-    #[test]
-    fn the_oldest_go_first_and_the_newest_stays() {
+    /// A directory with incidents of these seconds.
+    fn with_incidents(seconds: std::ops::Range<i64>) -> (tempfile::TempDir, FlightFolder, Vec<String>) {
         let directory = tempfile::tempdir().unwrap();
         let folder = FlightFolder::of(directory.path());
-        let ids: Vec<String> = (0..5).map(|second| folder.free_id("xid", second * time::SECOND_NS)).collect();
+        let ids: Vec<String> =
+            seconds.map(|second| folder.free_id("xid", second * time::SECOND_NS)).collect();
         for id in &ids {
             fs::create_dir_all(folder.path(id).unwrap()).unwrap();
         }
+        (directory, folder, ids)
+    }
+
+    #[test]
+    fn the_oldest_go_first_and_the_one_just_written_stays() {
+        let (_directory, folder, ids) = with_incidents(0..5);
         assert_eq!(folder.free_id("xid", 0), format!("{}-2", ids[0]));
-        assert_eq!(folder.prune(3).unwrap(), ids[..2]);
-        assert_eq!(folder.prune(3).unwrap(), [""; 0]);
-        assert_eq!(folder.prune(0).unwrap(), ids[2..4]);
+        assert_eq!(folder.prune(3, &ids[4]), ids[..2]);
+        assert!(folder.prune(3, &ids[4]).is_empty());
+        // One of a clock that was set back is the oldest by its name.
+        assert_eq!(folder.prune(1, &ids[2]), ids[3..]);
+        assert_eq!(folder.prune(0, &ids[2]), [""; 0]);
+    }
+
+    #[test]
+    fn what_cannot_be_removed_stays_and_the_next_goes() {
+        let (_directory, folder, ids) = with_incidents(0..3);
+        let busy = folder.path(&ids[0]).unwrap().join("busy");
+        // A folder in use by a mount cannot be removed even by root.
+        let Some(_disk) = SmallDisk::mount(&busy, "1m") else { return };
+        assert_eq!(folder.prune(1, &ids[2]), ids[1..2]);
+        assert!(busy.is_dir());
+    }
+
+    #[test]
+    fn what_a_killed_writer_has_left_goes_when_it_is_old() {
+        let (directory, folder, ids) = with_incidents(0..1);
+        let incidents = place::incidents(directory.path());
+        let hours_ago = std::time::UNIX_EPOCH + Duration::from_hours(1);
+        for (second, is_old) in [(1, true), (2, false)] {
+            let part = incidents.join(format!("{}{PART}", id_of("dump", second * time::SECOND_NS)));
+            fs::create_dir(&part).unwrap();
+            if is_old {
+                fs::File::open(&part).unwrap().set_modified(hours_ago).unwrap();
+            }
+        }
+        assert_eq!(folder.prune(3, &ids[0]), [id_of("dump", time::SECOND_NS)]);
+        let left: Vec<String> = folder.list().unwrap().into_iter().map(|entry| entry.id).collect();
+        assert_eq!(left, [ids[0].clone(), id_of("dump", 2 * time::SECOND_NS)]);
     }
 }

@@ -158,6 +158,24 @@ fn kind_of(table: Table) -> Option<u8> {
     u8::try_from(place + 1).ok()
 }
 
+/// The time of the last row of a record, if it holds rows.
+fn last_row(record: &Record) -> Option<i64> {
+    let holds_rows = (1..=TABLES.len()).contains(&usize::from(record.kind));
+    times(&record.payload).filter(|_| holds_rows).map(|(_, last_ns)| last_ns)
+}
+
+/// The time of the newest row that a ring has.
+///
+/// # Errors
+/// If it cannot be read.
+pub(crate) fn newest_row(recovery: Recovery) -> Result<Option<i64>, FlightError> {
+    let mut newest = None;
+    for record in recovery {
+        newest = newest.max(last_row(&record?));
+    }
+    Ok(newest)
+}
+
 /// The times of the first and the last row of a record.
 fn times(payload: &[u8]) -> Option<(i64, i64)> {
     let (first, rest) = payload.split_first_chunk::<8>()?;

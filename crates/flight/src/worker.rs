@@ -309,7 +309,7 @@ impl Worker {
             triggers: open.triggers,
             asked,
             rows_lost: Some(self.counts.rows_lost.load(Ordering::Relaxed)),
-            keep: self.terms.keep,
+            keep: Some(self.terms.keep),
         };
         let thread = thread::Builder::new().name("flight-incident".to_owned());
         match thread.spawn(move || writing::write(&order)) {

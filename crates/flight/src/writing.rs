@@ -3,7 +3,8 @@
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::fs;
-use std::io::Write as _;
+use std::io::{self, Write as _};
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
 use gpuvitals_core::clock::Moment;
@@ -11,6 +12,8 @@ use gpuvitals_core::time::SECOND_NS;
 use gpuvitals_core::{Batch, Table, time};
 use gpuvitals_log::{Fresh, create_file, make_directory, read_beside, sync_directory};
 use gpuvitals_record::TableFile;
+use rustix::fs::{AtFlags, Gid, Mode, OFlags, Uid, chownat, fchown, open};
+use rustix::process::geteuid;
 
 use crate::error::FlightError;
 use crate::facts::Facts;
@@ -38,8 +41,8 @@ pub(crate) struct Order {
     pub(crate) triggers: u64,
     pub(crate) asked: FlightSpan,
     pub(crate) rows_lost: Option<u64>,
-    /// Most incidents; the oldest go.
-    pub(crate) keep: usize,
+    /// Most incidents; the oldest go. None: those of the agent are not the writer's to remove.
+    pub(crate) keep: Option<usize>,
 }
 
 /// Who asks for a dump, and how much is to be in it.
@@ -49,22 +52,24 @@ pub struct DumpTerms {
     pub directory: PathBuf,
     /// The host.
     pub node: String,
-    /// Nanoseconds back from now.
+    /// Nanoseconds back from the newest row.
     pub back_ns: i64,
-    /// Most incidents that are kept.
-    pub keep: usize,
 }
 
-/// Makes an incident from what a ring has now. The agent whose ring it is goes on, if there is one.
+/// Makes an incident from what a ring has now. The agent whose ring it is goes on, if there is one; it removes the incident some day,
+/// which therefore belongs to the owner of the directory.
 ///
 /// # Errors
 /// If there is no ring, or the incident cannot be written.
 pub fn dump(terms: DumpTerms) -> Result<FlightIncident, FlightError> {
-    let DumpTerms { directory, node, back_ns, keep } = terms;
+    let DumpTerms { directory, node, back_ns } = terms;
     if !place::ring(&directory).is_dir() {
         return Err(FlightError::NoRing { path: directory });
     }
     let now_ns = Moment::now().wall_ns;
+    // Of a dead agent the newest row may be days old.
+    let newest_ns = undisturbed(|| ring::newest_row(read_beside(&place::ring(&directory))?))?;
+    let to_ns = newest_ns.unwrap_or(now_ns).min(now_ns);
     let order = Order {
         id: FlightFolder::of(&directory).free_id("dump", now_ns),
         directory,
@@ -72,9 +77,9 @@ pub fn dump(terms: DumpTerms) -> Result<FlightIncident, FlightError> {
         trigger: FlightTrigger::of_node("dump", "somebody asked for it with gpuvitals flight dump", now_ns),
         others: Vec::new(),
         triggers: 1,
-        asked: FlightSpan { from_ns: now_ns.saturating_sub(back_ns), to_ns: now_ns },
+        asked: FlightSpan { from_ns: to_ns.saturating_sub(back_ns), to_ns },
         rows_lost: None,
-        keep,
+        keep: None,
     };
     write(&order)
 }
@@ -84,14 +89,11 @@ pub(crate) fn write(order: &Order) -> Result<FlightIncident, FlightError> {
     let incidents = place::incidents(&order.directory);
     make_directory(&incidents).map_err(FlightError::io("create", &incidents))?;
     let part = incidents.join(format!("{}{PART}", order.id));
-    let mut tries = 1;
-    let incident = loop {
-        match fill(order, &part) {
-            Err(error) if error.is_moved_on() && tries < TRIES => tries += 1,
-            filled => break filled,
-        }
-    };
+    let incident = undisturbed(|| fill(order, &part));
     let put = incident.and_then(|incident| {
+        if order.keep.is_none() {
+            give_away(&part, &order.directory);
+        }
         let target = incidents.join(&order.id);
         fs::rename(&part, &target).map_err(FlightError::io("rename", &part))?;
         sync_directory(&incidents).map_err(FlightError::io("sync", &incidents))?;
@@ -100,12 +102,44 @@ pub(crate) fn write(order: &Order) -> Result<FlightIncident, FlightError> {
     if put.is_err() {
         // On a full disk its bytes are what is missing. What cannot be removed is shown as torn.
         let _removed = fs::remove_dir_all(&part);
-        return put;
-    }
-    for id in FlightFolder::of(&order.directory).prune(order.keep)? {
-        tracing::info!(id, "an old incident was removed");
+    } else if let Some(keep) = order.keep {
+        for id in FlightFolder::of(&order.directory).prune(keep, &order.id) {
+            tracing::info!(id, "an old incident was removed");
+        }
     }
     put
+}
+
+/// What comes of reading a ring, again if its agent removes old rows meanwhile.
+fn undisturbed<T>(mut read: impl FnMut() -> Result<T, FlightError>) -> Result<T, FlightError> {
+    let mut tries = 1;
+    loop {
+        match read() {
+            Err(error) if error.is_moved_on() && tries < TRIES => tries += 1,
+            outcome => return outcome,
+        }
+    }
+}
+
+/// Gives a folder that root has made to the owner of the directory. If that fails, root alone can remove it.
+fn give_away(part: &Path, directory: &Path) {
+    let give = || {
+        let owner = fs::metadata(directory)?;
+        let (user, group) = (Some(Uid::from_raw(owner.uid())), Some(Gid::from_raw(owner.gid())));
+        // By the open folder, into which nobody else can put anything: what the names in the directory lead to may change.
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let folder = open(part, flags, Mode::empty())?;
+        for file in fs::read_dir(part)? {
+            chownat(&folder, file?.file_name(), user, group, AtFlags::SYMLINK_NOFOLLOW)?;
+        }
+        fchown(&folder, user, group)?;
+        io::Result::Ok(())
+    };
+    if geteuid().is_root()
+        && let Err(error) = give()
+    {
+        tracing::warn!(%error, "the incident cannot be given to the owner of the directory");
+    }
 }
 
 /// Fills the folder of an incident, from its beginning.

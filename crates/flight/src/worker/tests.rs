@@ -1,3 +1,4 @@
+use std::os::unix::fs::{MetadataExt as _, chown};
 use std::path::Path;
 
 use gpuvitals_core::batch::Value;
@@ -6,10 +7,13 @@ use gpuvitals_record::Data;
 use gpuvitals_rig::small_disk::SmallDisk;
 
 use super::*;
+use crate::writing::{DumpTerms, dump};
 
 /// When the tests begin, UTC.
 const BEGIN_NS: i64 = 1_796_007_299 * SECOND_NS;
 const AFTER_NS: i64 = 10 * SECOND_NS;
+/// A second that is past for the clock of whoever runs the tests.
+const LONG_AGO: i64 = -100_000_000;
 
 fn terms() -> FlightTerms {
     FlightTerms {
@@ -174,7 +178,7 @@ fn a_kill_between_the_incident_and_its_note_writes_nothing_twice() {
         triggers: 7,
         asked: FlightSpan { from_ns: 0, to_ns: BEGIN_NS },
         rows_lost: None,
-        keep: 3,
+        keep: Some(3),
     };
     writing::write(&order).unwrap();
     drop(worker);
@@ -182,6 +186,63 @@ fn a_kill_between_the_incident_and_its_note_writes_nothing_twice() {
     assert!(worker.open.is_none());
     worker.finish(at(100));
     assert_eq!(incidents(folder.path())[0].triggers, 7);
+}
+
+fn dumped(directory: &Path, seconds: i64) -> FlightIncident {
+    let (directory, node) = (directory.to_owned(), "n1".to_owned());
+    dump(DumpTerms { directory, node, back_ns: seconds * SECOND_NS }).unwrap()
+}
+
+#[test]
+fn a_dump_of_an_agent_that_died_long_ago_has_its_last_minutes() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut worker = open(folder.path(), LONG_AGO);
+    sample(&mut worker, LONG_AGO..LONG_AGO + 100, 0);
+    drop(worker);
+    let incident = dumped(folder.path(), 30);
+    assert_eq!(seconds(folder.path(), &incident.id), (LONG_AGO + 69..LONG_AGO + 100).collect::<Vec<_>>());
+}
+
+#[test]
+fn dumps_beside_an_agent_that_writes_disturb_nobody() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut worker = open(folder.path(), LONG_AGO);
+    sample(&mut worker, LONG_AGO..LONG_AGO + 8, 0);
+    std::thread::scope(|scope| {
+        let dumps = scope.spawn(|| (0..5).map(|_| dumped(folder.path(), 600)).collect::<Vec<_>>());
+        sample(&mut worker, LONG_AGO + 8..LONG_AGO + 400, 0);
+        for incident in dumps.join().unwrap() {
+            let found = seconds(folder.path(), &incident.id);
+            assert!(found.len() >= 8, "{found:?}");
+            assert!((LONG_AGO..).zip(&found).all(|(second, found)| second == *found), "{found:?}");
+        }
+    });
+    assert_eq!(worker.counts.rows_lost.load(Ordering::Relaxed), 0);
+    let kept = terms().keep;
+    worker.finish(at(LONG_AGO + 400));
+    assert_eq!(
+        incidents(folder.path()).len(),
+        5,
+        "more than the {kept} of the agent, which none of them removes"
+    );
+}
+
+#[test]
+fn what_root_dumps_is_the_owners_of_the_directory() {
+    const NOBODY: u32 = 65_534;
+    if !rustix::process::geteuid().is_root() {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let mut worker = open(folder.path(), LONG_AGO);
+    sample(&mut worker, LONG_AGO..LONG_AGO + 8, 0);
+    worker.finish(at(LONG_AGO + 8));
+    chown(folder.path(), Some(NOBODY), Some(NOBODY)).unwrap();
+    let incident = dumped(folder.path(), 30);
+    let path = FlightFolder::of(folder.path()).path(&incident.id).unwrap();
+    let files = std::fs::read_dir(&path).unwrap().map(|file| file.unwrap().path());
+    let owners: Vec<u32> = files.chain([path.clone()]).map(|path| path.metadata().unwrap().uid()).collect();
+    assert_eq!(owners, [NOBODY; 5]);
 }
 
 #[test]
