@@ -5,6 +5,7 @@
 //! | 1 to 3 | rows of `gpu_events`, `system_events`, `gpu_processes`: `first_ns i64 \| last_ns i64`, then the batch (`gpuvitals_record::pack`) |
 //! | 16 | a trigger that begins an incident, as JSON: [`RingTrigger`] |
 //! | 17 | the id of an incident that is written |
+//! | 18 | nothing: the agent ended, and knew it |
 //!
 //! Integers are little-endian. Every record is synced before it counts, so that what [`Ring::append`] has taken outlives a power cut.
 
@@ -12,7 +13,7 @@ use std::collections::BTreeMap;
 
 use bytes::Bytes;
 use gpuvitals_core::{Batch, Table};
-use gpuvitals_log::{Disk, Durability, Log, LogConfig, Record, Recovery};
+use gpuvitals_log::{Disk, Durability, Log, LogConfig, Record, Recovery, SegmentStats};
 use gpuvitals_record::{pack, unpack};
 use serde::{Deserialize, Serialize};
 
@@ -21,12 +22,16 @@ use crate::trigger::FlightTrigger;
 
 /// Bytes of a segment: at one sample a second the rows of 8 GPUs fill some in ten minutes.
 const SEGMENT_LEN: u32 = 2 << 20;
-/// Most segments, so that the ring takes 64 MiB at most: at high rates the oldest rows go before their time.
-const SEGMENTS_MAX: usize = 31;
+/// Bytes of all segments, in whole ones: with the one that is being filled and the one that is made in advance the ring takes 64 MiB
+/// at most. At high rates the oldest rows go before their time.
+const WHOLE_SEGMENTS: u64 = 30;
+/// Most segments: those of an agent that starts again and again are small.
+const SEGMENTS_MAX: usize = 1_000;
 /// The tables whose rows it holds. The place in this list is one less than the kind of their records.
 pub(crate) const TABLES: [Table; 3] = [Table::GpuEvents, Table::SystemEvents, Table::GpuProcesses];
 const TRIGGER: u8 = 16;
 const WRITTEN: u8 = 17;
+const ENDED: u8 = 18;
 /// Bytes of the times before the rows.
 const TIMES_LEN: usize = 16;
 
@@ -37,12 +42,23 @@ pub(crate) struct RingTrigger {
     pub(crate) trigger: FlightTrigger,
 }
 
+/// What a ring holds of the time before it was opened.
+#[derive(Debug, Default, PartialEq)]
+pub(crate) struct Before {
+    /// Triggers whose incident is not written.
+    pub(crate) pending: Vec<RingTrigger>,
+    /// The newest row of an agent that ended without noting it, nanoseconds UTC.
+    pub(crate) cut_ns: Option<i64>,
+}
+
 /// An open ring.
 #[derive(Debug)]
 pub(crate) struct Ring {
     log: Log,
     keep_ns: i64,
-    /// By the base of a segment the time of its newest row, nanoseconds UTC.
+    /// Bytes of a whole segment.
+    segment_len: u64,
+    /// By the base of a segment the time of its newest row or trigger, nanoseconds UTC.
     newest: BTreeMap<u64, i64>,
 }
 
@@ -52,7 +68,7 @@ pub(crate) fn config() -> LogConfig {
 }
 
 impl Ring {
-    /// Opens it, and gives the triggers whose incident is not written. It keeps rows for at least `keep_ns`, if they are not too many.
+    /// Opens it, and gives what was before. It keeps rows for at least `keep_ns`, if they are not too many.
     ///
     /// # Errors
     /// If the disk cannot be read or synced.
@@ -60,24 +76,34 @@ impl Ring {
         disk: impl Disk,
         keep_ns: i64,
         config: LogConfig,
-    ) -> Result<(Self, Vec<RingTrigger>), FlightError> {
+    ) -> Result<(Self, Before), FlightError> {
+        let segment_len = u64::from(config.segment_len);
         let (log, recovery) = Log::open(disk, config)?;
         for damage in &recovery.damage {
             tracing::warn!(%damage, "the ring of the flight recorder has lost rows");
         }
-        let (mut newest, mut pending) = (BTreeMap::new(), Vec::<RingTrigger>::new());
+        let (mut newest, mut before) = (BTreeMap::new(), Before::default());
         for record in recovery {
             let record = record?;
+            let segment = record.place.segment();
             match record.kind {
-                TRIGGER => pending.extend(serde_json::from_slice::<RingTrigger>(&record.payload).ok()),
-                WRITTEN => pending.retain(|waiting| waiting.id.as_bytes() != &*record.payload),
+                TRIGGER => {
+                    let Ok(trigger) = serde_json::from_slice::<RingTrigger>(&record.payload) else {
+                        continue;
+                    };
+                    note(&mut newest, segment, trigger.trigger.at_ns);
+                    before.pending.push(trigger);
+                }
+                WRITTEN => before.pending.retain(|waiting| waiting.id.as_bytes() != &*record.payload),
+                ENDED => before.cut_ns = None,
                 _ => {
-                    let last_ns = times(&record.payload).map_or(i64::MIN, |(_, last_ns)| last_ns);
-                    note(&mut newest, record.place.segment(), last_ns);
+                    let last_ns = last_row(&record);
+                    note(&mut newest, segment, last_ns.unwrap_or(i64::MIN));
+                    before.cut_ns = before.cut_ns.max(last_ns);
                 }
             }
         }
-        Ok((Self { log, keep_ns, newest }, pending))
+        Ok((Self { log, keep_ns, segment_len, newest }, before))
     }
 
     /// Appends rows of one table; when this returns they outlive a power cut. Rows of other tables are left out.
@@ -109,9 +135,10 @@ impl Ring {
     ///
     /// # Errors
     /// If that cannot be written.
-    pub(crate) fn begin(&self, trigger: &RingTrigger) -> Result<(), FlightError> {
+    pub(crate) fn begin(&mut self, trigger: &RingTrigger) -> Result<(), FlightError> {
         let payload = serde_json::to_vec(trigger).unwrap_or_default();
-        self.log.append(TRIGGER, payload.into(), Durability::Synced).wait()?;
+        let appended = self.log.append(TRIGGER, payload.into(), Durability::Synced).wait()?;
+        note(&mut self.newest, appended.place.segment(), trigger.trigger.at_ns);
         Ok(())
     }
 
@@ -124,22 +151,55 @@ impl Ring {
         Ok(())
     }
 
-    /// Removes the segments whose rows are all older than the ring keeps them, and those beyond the most.
+    /// Notes that the agent ends: nothing has cut it off.
+    ///
+    /// # Errors
+    /// If that cannot be written.
+    pub(crate) fn note_end(&self) -> Result<(), FlightError> {
+        self.log.append(ENDED, Bytes::new(), Durability::Synced).wait()?;
+        Ok(())
+    }
+
+    /// Removes the segments whose rows are all older than the ring keeps them before this time, and those beyond the most.
     ///
     /// # Errors
     /// If a file cannot be removed; the next call tries again.
     pub(crate) fn trim(&mut self, now_ns: i64) -> Result<(), FlightError> {
         let segments = self.log.segments();
         let oldest_ns = now_ns.saturating_sub(self.keep_ns);
-        let is_old = |base: u64| self.newest.get(&base).is_none_or(|newest_ns| *newest_ns < oldest_ns);
-        let count = segments.len();
-        let gone = segments.iter().enumerate().take(count.saturating_sub(1));
-        let gone = gone.take_while(|(at, segment)| is_old(segment.base) || count - at > SEGMENTS_MAX);
-        let Some((_, last)) = gone.last() else { return Ok(()) };
-        self.log.truncate_before(last.end)?;
-        let kept = last.end;
+        // Behind the records of a full one there are zeros; a small one was cut behind them when the ring was opened.
+        let len = |segment: &SegmentStats| match segment.bytes {
+            bytes if bytes > self.segment_len / 2 => bytes.max(self.segment_len),
+            bytes => bytes,
+        };
+        let (mut count, mut bytes) = (segments.len(), segments.iter().map(len).sum::<u64>());
+        let bytes_max = WHOLE_SEGMENTS * self.segment_len;
+        let mut kept = None;
+        for segment in &segments {
+            let is_old = self.newest.get(&segment.base).is_none_or(|newest_ns| *newest_ns < oldest_ns);
+            let is_too_much = bytes > bytes_max || count > SEGMENTS_MAX;
+            let goes = count > 1 && (is_old || is_too_much);
+            if !goes {
+                break;
+            }
+            (count, bytes) = (count - 1, bytes.saturating_sub(len(segment)));
+            kept = Some(segment.end);
+        }
+        let Some(kept) = kept else { return Ok(()) };
+        self.log.truncate_before(kept)?;
         self.newest.retain(|base, _| *base >= kept);
         Ok(())
+    }
+
+    /// Whether it takes nothing any more until it is opened anew.
+    pub(crate) fn is_poisoned(&self) -> bool {
+        self.log.stats().poisoned
+    }
+
+    /// Ends its writing, before it is opened anew.
+    pub(crate) fn close(&self) {
+        // A poisoned log says no more than that it is one.
+        let _poisoned = self.log.close();
     }
 }
 

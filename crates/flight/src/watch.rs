@@ -12,12 +12,20 @@ use gpuvitals_core::time::SECOND_NS;
 use gpuvitals_core::{Batch, MetricId, Table};
 
 use crate::rule::FlightRule;
-use crate::trigger::FlightTrigger;
+use crate::trigger::{Cause, FlightTrigger};
 
 /// Health events that are triggers as they are. Of throttling only that by heat or by the hardware is one.
 const EVENTS: [&str; 4] = ["xid", "ecc", "ras", "lost"];
 /// Throttling that begins again within this time goes on.
 const QUIET_NS: i64 = 10 * SECOND_NS;
+
+/// What is in a batch.
+#[derive(Debug, Default)]
+pub(crate) struct Watched {
+    pub(crate) triggers: Vec<FlightTrigger>,
+    /// The causes that hold in it, those that were a trigger before among them, and when they last did, nanoseconds UTC.
+    pub(crate) lasting: Vec<(Cause, i64)>,
+}
 
 /// Looks at the rows of one node, batch by batch, those of each GPU in the order of time.
 #[derive(Debug)]
@@ -43,6 +51,8 @@ struct WatchedRule {
     other: Option<f64>,
     since_ns: Option<i64>,
     has_fired: bool,
+    /// When it last held, after it has fired.
+    held_ns: Option<i64>,
 }
 
 impl Watch {
@@ -50,15 +60,16 @@ impl Watch {
         Self { rules, events: HealthEvents::default(), gpus: HashMap::new() }
     }
 
-    /// The triggers in a batch.
-    pub(crate) fn look(&mut self, batch: &Batch) -> Vec<FlightTrigger> {
+    /// The triggers in a batch, and the causes that hold in it.
+    pub(crate) fn look(&mut self, batch: &Batch) -> Watched {
+        let mut watched = Watched::default();
         if batch.table() != Table::GpuEvents {
-            return Vec::new();
+            return watched;
         }
         let events = self.events.of(batch);
         let events = events.iter().flat_map(HealthEvent::of_rows);
-        let mut found: Vec<_> = events.filter_map(of_event).collect();
-        let Ok(keys) = RowKeys::of(batch.records(), batch.table()) else { return found };
+        watched.triggers.extend(events.filter_map(of_event));
+        let Ok(keys) = RowKeys::of(batch.records(), batch.table()) else { return watched };
         let (throttle, blanks) = (ThrottleColumns::of(batch.records()), Blanks::of(batch));
         let columns: Vec<_> = self
             .rules
@@ -76,22 +87,36 @@ impl Watch {
                 gpu.rules.fill(WatchedRule::default());
                 continue;
             }
-            found.extend(
-                gpu.slowed(&throttle, row, at_ns).map(|detail| of_gpu("throttle", key, detail, at_ns)),
-            );
+            let slowed = gpu.slowed(&throttle, row, at_ns);
+            watched.triggers.extend(slowed.map(|detail| of_gpu("throttle", key, detail, at_ns)));
             for ((rule, state), (value, other)) in self.rules.iter().zip(&mut gpu.rules).zip(&columns) {
                 if state.fires(rule, [value_of(value.as_ref(), row), value_of(other.as_ref(), row)], at_ns) {
                     let detail = state.detail(rule);
                     let trigger = of_gpu("threshold", key, detail, at_ns);
-                    found.push(FlightTrigger { rule: Some(rule.text().to_owned()), ..trigger });
+                    watched.triggers.push(FlightTrigger { rule: Some(rule.text().to_owned()), ..trigger });
                 }
             }
         }
-        found
+        let first_ns = batch.timestamps().iter().min().copied().unwrap_or_default();
+        for key in &keys.keys {
+            let Some(gpu) = self.gpus.get(&**key) else { continue };
+            watched.lasting.extend(gpu.lasting(key, &self.rules, first_ns));
+        }
+        watched
     }
 }
 
 impl WatchedGpu {
+    /// The causes that have held since this time, and when they last did.
+    fn lasting(&self, key: &str, rules: &[FlightRule], since_ns: i64) -> Vec<(Cause, i64)> {
+        let of = |kind: &str, rule: Option<String>| (kind.to_owned(), Some(key.to_owned()), None, rule);
+        let slowed = self.slowed_ns.map(|at_ns| (of("throttle", None), at_ns));
+        let held = rules.iter().zip(&self.rules).filter_map(|(rule, state)| {
+            Some((of("threshold", Some(rule.text().to_owned())), state.held_ns?))
+        });
+        slowed.into_iter().chain(held).filter(|(_, at_ns)| *at_ns >= since_ns).collect()
+    }
+
     /// What begins to hold its clocks down, if that is heat or the hardware.
     fn slowed(&mut self, columns: &ThrottleColumns<'_>, row: usize, at_ns: i64) -> Option<String> {
         let throttling = columns.at(row, &mut self.counted)?;
@@ -121,6 +146,7 @@ impl WatchedRule {
             Some(true) => {
                 let since_ns = *self.since_ns.get_or_insert(at_ns);
                 let has_lasted = at_ns.saturating_sub(since_ns) >= rule.lasts_ns();
+                self.held_ns = has_lasted.then_some(at_ns).or(self.held_ns);
                 has_lasted && !std::mem::replace(&mut self.has_fired, has_lasted)
             }
         }
@@ -190,7 +216,7 @@ mod tests {
 
     fn found(rules: &[&str], batches: &[Batch]) -> Vec<(String, i64)> {
         let mut watch = Watch::new(rules.iter().map(|rule| rule.parse().unwrap()).collect());
-        let triggers = batches.iter().flat_map(|batch| watch.look(batch));
+        let triggers = batches.iter().flat_map(|batch| watch.look(batch).triggers);
         triggers
             .map(|trigger| {
                 assert_eq!(trigger.gpu.as_deref(), Some(GPU));
@@ -225,6 +251,23 @@ mod tests {
     }
 
     #[test]
+    fn a_cause_that_holds_is_named_with_each_batch() {
+        let hot: Option<&[(&str, f64)]> =
+            Some(&[("temperature_c", 95.0), ("power_w", 300.0), ("throttle_reasons", 64.0)]);
+        let cool: Option<&[(&str, f64)]> =
+            Some(&[("temperature_c", 50.0), ("power_w", 300.0), ("throttle_reasons", 0.0)]);
+        let mut watch = Watch::new(vec!["temperature_c > 90 for 2s".parse().unwrap()]);
+        let mut lasting = |from: i64, values: &[Option<&[(&str, f64)]>]| {
+            let watched = watch.look(&rows(from, values)).lasting;
+            watched.into_iter().map(|((kind, ..), at_ns)| at(&kind, at_ns / SECOND_NS)).collect::<Vec<_>>()
+        };
+        assert_eq!(lasting(0, &[cool, hot]), [at("throttle", 1)]);
+        assert_eq!(lasting(2, &[hot, hot]), [at("throttle", 3), at("threshold", 3)]);
+        assert_eq!(lasting(4, &[hot, cool]), [at("throttle", 4), at("threshold", 4)]);
+        assert!(lasting(6, &[cool, cool]).is_empty());
+    }
+
+    #[test]
     fn a_share_compares_with_the_last_value_of_what_is_read_seldom() {
         let limit: Option<&[(&str, f64)]> = Some(&[("power_w", 200.0), ("power_limit_w", 300.0)]);
         let low: Option<&[(&str, f64)]> = Some(&[("power_w", 100.0)]);
@@ -256,7 +299,7 @@ mod tests {
         let before: Option<&[(&str, f64)]> = Some(&[("power_w", 300.0), ("xid_count", 0.0)]);
         let after: Option<&[(&str, f64)]> =
             Some(&[("power_w", 300.0), ("xid_count", 1.0), ("xid_last", 79.0)]);
-        let triggers = Watch::new(Vec::new()).look(&rows(0, &[before, after]));
+        let triggers = Watch::new(Vec::new()).look(&rows(0, &[before, after])).triggers;
         let [trigger] = &triggers[..] else { panic!("{triggers:?}") };
         assert_eq!((&*trigger.kind, trigger.code, trigger.at_ns), ("xid", Some(79), SECOND_NS));
     }

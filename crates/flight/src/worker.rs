@@ -1,6 +1,6 @@
 //! The work of a flight recorder, with the time passed in: rows into the ring, triggers into incidents.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::mem;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -15,10 +15,10 @@ use crate::error::FlightError;
 use crate::folder::{FlightFolder, IncidentState};
 use crate::incident::{FlightIncident, FlightSpan};
 use crate::place::FlightPlace;
-use crate::ring::{self, Ring, RingTrigger};
+use crate::ring::{self, Before, Ring, RingTrigger};
 use crate::terms::{FlightCounts, FlightTerms};
 use crate::trigger::{Cause, FlightTrigger};
-use crate::watch::Watch;
+use crate::watch::{Watch, Watched};
 use crate::writing::{self, Order, put_about};
 
 /// Oldest age of a row here: with what it waits in the sampler before, less than the five seconds that a power cut may cost.
@@ -33,6 +33,8 @@ const JOIN_NS: i64 = MINUTE_NS;
 const OTHERS_MAX: usize = 32;
 /// Causes that are remembered; a node has fewer.
 const CAUSES_MAX: usize = 4_096;
+/// Between two openings of a ring whose disk fails.
+const REOPEN_NS: i64 = 30 * SECOND_NS;
 
 /// What comes to a flight recorder.
 #[derive(Debug)]
@@ -67,14 +69,19 @@ pub(crate) struct Worker {
     rows: usize,
     /// When the first of them came, monotonic.
     since_ns: i64,
-    open: Option<OpenIncident>,
+    /// Incidents that are not over. The first is worked on, the last takes triggers.
+    open: VecDeque<OpenIncident>,
+    /// Those of what was before the start that are not written: until then the ring keeps its rows of that time.
+    from_before: usize,
+    /// When a poisoned ring is opened anew at the earliest, monotonic.
+    reopen_ns: i64,
     /// When each cause last was a trigger, nanoseconds UTC.
     seen: HashMap<Cause, i64>,
     writing: Option<JoinHandle<Result<FlightIncident, FlightError>>>,
     counts: Arc<FlightCounts>,
     directory: PathBuf,
     /// Owned until this is dropped, after the ring.
-    _place: FlightPlace,
+    place: FlightPlace,
 }
 
 /// An incident that still takes triggers.
@@ -83,13 +90,23 @@ struct OpenIncident {
     begun: RingTrigger,
     others: Vec<FlightTrigger>,
     triggers: u64,
-    /// When it is written, monotonic.
+    /// When it is to be written, monotonic.
     due_ns: i64,
     /// Until when it takes triggers.
     until_ns: i64,
     is_ordered: bool,
+    /// Whether it began before the start.
+    is_from_before: bool,
     /// As it was written.
     written: Option<FlightIncident>,
+}
+
+impl OpenIncident {
+    /// Whether a trigger is its own: it will have the trigger's rows, or the cause of one of its triggers goes on.
+    fn takes(&self, trigger: &FlightTrigger, after_ns: i64, is_repeat: bool) -> bool {
+        let ago_ns = trigger.at_ns.saturating_sub(self.begun.trigger.at_ns);
+        (!self.is_ordered && ago_ns <= after_ns) || (is_repeat && ago_ns <= after_ns.max(JOIN_NS))
+    }
 }
 
 impl Worker {
@@ -100,8 +117,7 @@ impl Worker {
         counts: Arc<FlightCounts>,
         now: Moment,
     ) -> Result<Self, FlightError> {
-        let keep_ns = terms.before_ns.saturating_add(terms.after_ns).saturating_add(MINUTE_NS);
-        let (ring, pending) = Ring::open(place.disk()?, keep_ns, ring::config())?;
+        let (ring, before) = open_ring(&place, &terms)?;
         counts.is_up.store(true, Ordering::Relaxed);
         let directory = place.directory().to_owned();
         let mut worker = Self {
@@ -111,48 +127,53 @@ impl Worker {
             waiting: Vec::new(),
             rows: 0,
             since_ns: 0,
-            open: None,
+            open: VecDeque::new(),
+            from_before: 0,
+            reopen_ns: 0,
             seen: causes_on_disk(&FlightFolder::of(&directory)),
             writing: None,
             counts,
             directory,
-            _place: place,
+            place,
         };
-        worker.resume(pending, now);
+        worker.resume(before, now);
         Ok(worker)
     }
 
-    /// Goes on with incidents that a killed agent had begun. It had one open at a time.
-    fn resume(&mut self, pending: Vec<RingTrigger>, now: Moment) {
+    /// Goes on with incidents that a killed agent had begun. If it had begun none, its end is one.
+    fn resume(&mut self, before: Before, now: Moment) {
+        let Before { pending, cut_ns } = before;
         for begun in pending {
             if FlightFolder::of(&self.directory).read(&begun.id).is_ok() {
                 // It was killed between the incident and the note that it is written.
                 self.ended(&begun.id);
                 continue;
             }
-            let left_ns = begun.trigger.at_ns.saturating_add(self.terms.after_ns) - now.wall_ns;
-            let due_ns = now.mono_ns.saturating_add(left_ns.clamp(0, self.terms.after_ns) + SETTLE_NS);
             tracing::info!(id = begun.id, "an incident goes on that was begun before the agent ended");
             self.seen.insert(begun.trigger.cause(), begun.trigger.at_ns);
-            let (others, triggers, until_ns) = (Vec::new(), 1, due_ns);
-            self.open = Some(OpenIncident {
-                begun,
-                others,
-                triggers,
-                due_ns,
-                until_ns,
-                is_ordered: false,
-                written: None,
-            });
+            self.go_on(begun, now);
         }
+        if let Some(cut_ns) = cut_ns.filter(|_| self.open.is_empty()) {
+            let detail = "the agent ended without a word: it was killed, it crashed, or the node did";
+            self.trigger(FlightTrigger::of_node("ended", detail, cut_ns), now);
+        }
+        self.open.iter_mut().for_each(|open| open.is_from_before = true);
+        self.from_before = self.open.len();
     }
 
     /// Takes what has come.
     pub(crate) fn take(&mut self, input: Input, now: Moment) {
         match input {
             Input::Sampled(batch) => {
-                for trigger in self.watch.look(&batch) {
+                let Watched { triggers, lasting } = self.watch.look(&batch);
+                for trigger in triggers {
                     self.trigger(trigger, now);
+                }
+                // What goes on is not quiet.
+                for (cause, at_ns) in lasting {
+                    if let Some(last_ns) = self.seen.get_mut(&cause) {
+                        *last_ns = at_ns.max(*last_ns);
+                    }
                 }
                 if batch.table() != Table::GpuEvents || !self.terms.is_faster {
                     self.wait(batch, now);
@@ -190,23 +211,29 @@ impl Worker {
         if self.writing.as_ref().is_some_and(JoinHandle::is_finished) {
             self.take_written();
         }
-        if self.open.as_ref().is_some_and(|open| !open.is_ordered && now.mono_ns >= open.due_ns) {
+        if self.open.front().is_some_and(|open| !open.is_ordered && now.mono_ns >= open.due_ns) {
             self.order(now);
         }
-        let is_over = |open: &OpenIncident| open.is_ordered && now.mono_ns >= open.until_ns;
-        if self.writing.is_none() && self.open.as_ref().is_some_and(is_over) {
+        let has_next = self.open.len() > 1;
+        let is_over = |open: &OpenIncident| open.is_ordered && (has_next || now.mono_ns >= open.until_ns);
+        if self.writing.is_none() && self.open.front().is_some_and(is_over) {
             self.close();
         }
     }
 
-    /// Writes what waits, and the open incident as far as it goes.
+    /// Writes what waits, and the open incidents as far as they go.
     pub(crate) fn finish(mut self, now: Moment) {
         self.flush(now);
-        if self.open.as_ref().is_some_and(|open| !open.is_ordered) {
-            self.order(now);
+        while let Some(open) = self.open.front() {
+            if !open.is_ordered {
+                self.order(now);
+            }
+            self.take_written();
+            self.close();
         }
-        self.take_written();
-        self.close();
+        if let Err(error) = self.ring.note_end() {
+            tracing::warn!(error = causes(&error), "the next start takes this end for a crash");
+        }
     }
 
     /// Puts the waiting rows into the ring. Those that it does not take are lost, and counted.
@@ -228,7 +255,9 @@ impl Worker {
         }
         // Rows that are read are not taken away meanwhile.
         if self.writing.is_none() {
-            outcome = outcome.and(self.ring.trim(now.wall_ns));
+            // However long the agent was away, what was before is no less wanted.
+            let now_ns = if self.from_before > 0 { i64::MIN } else { now.wall_ns };
+            outcome = outcome.and(self.ring.trim(now_ns));
         }
         let was_up = self.counts.is_up.swap(outcome.is_ok(), Ordering::Relaxed);
         match outcome {
@@ -239,11 +268,29 @@ impl Worker {
             Ok(()) if !was_up => tracing::info!("the ring of the flight recorder stores rows again"),
             _ => {}
         }
+        if self.ring.is_poisoned() {
+            self.reopen(now);
+        }
+    }
+
+    /// Opens a ring anew of which a failed sync has left nobody knows what, with a pause after each time.
+    fn reopen(&mut self, now: Moment) {
+        if self.writing.is_some() || now.mono_ns < self.reopen_ns {
+            return;
+        }
+        self.reopen_ns = now.mono_ns.saturating_add(REOPEN_NS);
+        self.ring.close();
+        match open_ring(&self.place, &self.terms) {
+            // Its triggers are those that are open here.
+            Ok((ring, _)) => self.ring = ring,
+            Err(error) => {
+                tracing::debug!(error = causes(&error), "the ring of the flight recorder cannot be opened");
+            }
+        }
     }
 
     /// A trigger begins an incident, or is counted in the open one.
     fn trigger(&mut self, trigger: FlightTrigger, now: Moment) {
-        self.counts.triggers.fetch_add(1, Ordering::Relaxed);
         if self.seen.len() >= CAUSES_MAX {
             let oldest_ns = now.wall_ns.saturating_sub(self.terms.before_ns);
             self.seen.retain(|_, at_ns| *at_ns >= oldest_ns);
@@ -255,7 +302,9 @@ impl Worker {
         } else if self.seen.len() < CAUSES_MAX {
             self.seen.insert(trigger.cause(), trigger.at_ns);
         }
-        if let Some(open) = &mut self.open {
+        let after_ns = self.terms.after_ns;
+        let open = self.open.back_mut().filter(|open| open.takes(&trigger, after_ns, is_repeat));
+        if let Some(open) = open {
             open.triggers += 1;
             if open.others.len() < OTHERS_MAX {
                 open.others.push(trigger);
@@ -263,12 +312,11 @@ impl Worker {
         } else if !is_repeat || trigger.is_asked() {
             self.begin(trigger, now);
         }
+        self.counts.triggers.fetch_add(1, Ordering::Relaxed);
     }
 
     fn begin(&mut self, trigger: FlightTrigger, now: Moment) {
         let id = FlightFolder::of(&self.directory).free_id(&trigger.kind, trigger.at_ns);
-        let (kind, gpu, detail) = (&trigger.kind, trigger.gpu.as_deref(), &trigger.detail);
-        tracing::warn!(id, kind, gpu, detail, "the flight recorder keeps an incident");
         let begun = RingTrigger { id, trigger };
         if let Err(error) = self.ring.begin(&begun) {
             tracing::warn!(
@@ -276,24 +324,34 @@ impl Worker {
                 "an incident is lost if the agent is killed before it is written"
             );
         }
-        let due_ns = now.mono_ns.saturating_add(self.terms.after_ns + SETTLE_NS);
-        let until_ns = due_ns.max(now.mono_ns.saturating_add(JOIN_NS));
+        let RingTrigger { id, trigger: FlightTrigger { kind, gpu, detail, .. } } = &begun;
+        tracing::warn!(id, kind, gpu = gpu.as_deref(), detail, "the flight recorder keeps an incident");
+        self.go_on(begun, now);
+    }
+
+    /// Opens an incident that has begun.
+    fn go_on(&mut self, begun: RingTrigger, now: Moment) {
+        let since_ns = now.wall_ns.saturating_sub(begun.trigger.at_ns);
+        let left = |whole_ns: i64| whole_ns.saturating_sub(since_ns).clamp(0, whole_ns);
+        let due_ns = now.mono_ns.saturating_add(left(self.terms.after_ns) + SETTLE_NS);
+        let until_ns = due_ns.max(now.mono_ns.saturating_add(left(JOIN_NS)));
         let (others, triggers) = (Vec::new(), 1);
-        self.open = Some(OpenIncident {
+        self.open.push_back(OpenIncident {
             begun,
             others,
             triggers,
             due_ns,
             until_ns,
             is_ordered: false,
+            is_from_before: false,
             written: None,
         });
     }
 
-    /// Has the open incident written on a thread of its own, so that no row waits for that.
+    /// Has the first open incident written on a thread of its own, so that no row waits for that.
     fn order(&mut self, now: Moment) {
         self.flush(now);
-        let Some(open) = &mut self.open else { return };
+        let Some(open) = self.open.front_mut() else { return };
         open.is_ordered = true;
         let at_ns = open.begun.trigger.at_ns;
         let asked = FlightSpan {
@@ -326,19 +384,20 @@ impl Worker {
             tracing::error!("the writing of an incident ended by a panic");
             return;
         };
+        let Some(open) = self.open.front_mut() else { return };
+        let (id, is_from_before) = (open.begun.id.clone(), open.is_from_before);
         match written {
             Ok(incident) => {
                 self.counts.incidents.fetch_add(1, Ordering::Relaxed);
-                tracing::warn!(id = incident.id, summary = incident.sentence(), "an incident is written");
-                self.ended(&incident.id);
-                if let Some(open) = &mut self.open {
-                    open.written = Some(incident);
-                }
+                tracing::warn!(id, summary = incident.sentence(), "an incident is written");
+                open.written = Some(incident);
+                self.from_before -= usize::from(is_from_before);
+                self.ended(&id);
             }
             Err(error) => {
                 self.failed(&error);
-                let id = self.open.as_ref().map(|open| open.begun.id.clone());
-                if let Some(id) = id {
+                // The rows of one from before are in no other place: the next start tries again.
+                if !is_from_before {
                     self.ended(&id);
                 }
             }
@@ -357,9 +416,9 @@ impl Worker {
         }
     }
 
-    /// Ends the open incident, with the triggers that came after it was written.
+    /// Ends the first open incident, with the triggers that came after it was written.
     fn close(&mut self) {
-        let Some(OpenIncident { written: Some(mut incident), others, triggers, .. }) = self.open.take()
+        let Some(OpenIncident { written: Some(mut incident), others, triggers, .. }) = self.open.pop_front()
         else {
             return;
         };
@@ -376,6 +435,12 @@ impl Worker {
             );
         }
     }
+}
+
+/// The ring of a place, with what was before.
+fn open_ring(place: &FlightPlace, terms: &FlightTerms) -> Result<(Ring, Before), FlightError> {
+    let keep_ns = terms.before_ns.saturating_add(terms.after_ns).saturating_add(MINUTE_NS);
+    Ring::open(place.disk()?, keep_ns, ring::config())
 }
 
 /// When the causes of the incidents of a directory last were triggers, so that a restart begins none anew.

@@ -63,16 +63,51 @@ fn what_was_taken_outlives_a_power_cut_at_any_call() {
 #[test]
 fn a_trigger_outlives_a_power_cut_until_its_incident_is_written() {
     let disk = FaultDisk::new();
-    let (ring, pending) = Ring::open(disk.clone(), MINUTE_NS, tiny()).unwrap();
-    assert_eq!(pending, []);
+    let (mut ring, before) = Ring::open(disk.clone(), MINUTE_NS, tiny()).unwrap();
+    assert_eq!(before, Before::default());
     for id in ["a", "b"] {
         ring.begin(&trigger(id)).unwrap();
     }
     ring.end("a").unwrap();
     drop(ring);
     disk.crash(1);
-    let (_ring, pending) = Ring::open(disk, MINUTE_NS, tiny()).unwrap();
-    assert_eq!(pending, [trigger("b")]);
+    let (_ring, before) = Ring::open(disk, MINUTE_NS, tiny()).unwrap();
+    assert_eq!(before, Before { pending: vec![trigger("b")], cut_ns: None });
+}
+
+#[test]
+fn an_agent_that_ended_without_noting_it_was_cut_off_at_its_newest_row() {
+    let disk = FaultDisk::new();
+    let cut = |rows: std::ops::Range<i64>| {
+        let (mut ring, before) = Ring::open(disk.clone(), MINUTE_NS, tiny()).unwrap();
+        rows.for_each(|second| ring.append(&row(second)).unwrap());
+        (ring, before.cut_ns)
+    };
+    assert_eq!(cut(0..3).1, None);
+    let (ring, cut_ns) = cut(0..0);
+    assert_eq!(cut_ns, Some(2 * SECOND_NS));
+    ring.note_end().unwrap();
+    drop(ring);
+    assert_eq!(cut(3..5).1, None);
+    assert_eq!(cut(0..0).1, Some(4 * SECOND_NS));
+}
+
+#[test]
+fn a_trigger_alone_in_a_segment_stays_as_long_as_rows_of_its_time() {
+    let disk = FaultDisk::new();
+    for second in 0..3 {
+        // Each opening begins another segment.
+        let (mut ring, _) = Ring::open(disk.clone(), MINUTE_NS, tiny()).unwrap();
+        let asked = FlightTrigger::of_node("signal", "asked", second * SECOND_NS);
+        ring.begin(&RingTrigger { id: second.to_string(), trigger: asked }).unwrap();
+        ring.trim(60 * SECOND_NS).unwrap();
+    }
+    let (mut ring, before) = Ring::open(disk.clone(), MINUTE_NS, tiny()).unwrap();
+    assert_eq!(before.pending.len(), 3);
+    ring.append(&row(70)).unwrap();
+    ring.trim(70 * SECOND_NS).unwrap();
+    drop(ring);
+    assert_eq!(Ring::open(disk, MINUTE_NS, tiny()).unwrap().1.pending, []);
 }
 
 #[test]
@@ -99,15 +134,27 @@ fn old_segments_go_and_young_rows_stay() {
 }
 
 #[test]
-fn a_ring_never_has_more_than_its_most_segments() {
+fn a_ring_never_has_more_than_its_most_bytes() {
     let disk = FaultDisk::new();
     let (mut ring, _) = Ring::open(disk, i64::MAX, tiny()).unwrap();
     for second in 0..1_200 {
         ring.append(&row(second)).unwrap();
         ring.trim(second * SECOND_NS).unwrap();
-        assert!(ring.log.segments().len() <= SEGMENTS_MAX);
+        let bytes = ring.log.segments().iter().map(|segment| segment.bytes).sum::<u64>();
+        assert!(bytes <= WHOLE_SEGMENTS * u64::from(tiny().segment_len), "{bytes}");
     }
     assert!(ring.log.segments().first().unwrap().base > 1, "some have gone");
+}
+
+#[test]
+fn an_agent_that_starts_again_and_again_loses_no_row_by_that() {
+    let disk = FaultDisk::new();
+    for second in 0..60 {
+        let (mut ring, _) = Ring::open(disk.clone(), MINUTE_NS, tiny()).unwrap();
+        ring.append(&row(second)).unwrap();
+        ring.trim(second * SECOND_NS).unwrap();
+    }
+    assert_eq!(seconds(&disk, ALL), (0..60).collect::<Vec<_>>());
 }
 
 #[test]

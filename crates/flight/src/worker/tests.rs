@@ -2,11 +2,12 @@ use std::os::unix::fs::{MetadataExt as _, chown};
 use std::path::Path;
 
 use gpuvitals_core::batch::Value;
-use gpuvitals_core::{BatchBuilder, Identity, IdentityColumn, MetricId, Origin};
+use gpuvitals_core::{AbsenceReason, BatchBuilder, Identity, IdentityColumn, MetricId, Origin};
 use gpuvitals_record::Data;
 use gpuvitals_rig::small_disk::SmallDisk;
 
 use super::*;
+use crate::incident::ReadError;
 use crate::writing::{DumpTerms, dump};
 
 /// When the tests begin, UTC.
@@ -32,8 +33,12 @@ fn at(second: i64) -> Moment {
 }
 
 fn open(directory: &Path, second: i64) -> Worker {
+    open_with(directory, second, terms())
+}
+
+fn open_with(directory: &Path, second: i64, terms: FlightTerms) -> Worker {
     let place = FlightPlace::take(directory).unwrap();
-    Worker::open(place, terms(), Arc::default(), at(second)).unwrap()
+    Worker::open(place, terms, Arc::default(), at(second)).unwrap()
 }
 
 fn gpu() -> Identity {
@@ -54,6 +59,18 @@ fn row(second: i64, xids: i64) -> Input {
     if xids > 0 {
         builder.set(row, MetricId::of("xid_last"), Value::Int(79)).unwrap();
     }
+    Input::Sampled(builder.finish(Origin::default(), 1).unwrap())
+}
+
+/// The row of a GPU in a second that draws so many watts.
+fn drawing(second: i64, watts: f32) -> Input {
+    let mut builder = BatchBuilder::new(Table::GpuEvents);
+    let id = builder.intern(&gpu());
+    let Moment { wall_ns, mono_ns } = at(second);
+    let row = builder.row_at(wall_ns, mono_ns, id);
+    builder.set(row, MetricId::of("power_w"), Value::Float32(watts)).unwrap();
+    builder.absent(row, MetricId::of("temperature_c"), AbsenceReason::TimedOut);
+    builder.absent(row, MetricId::of("gpu_clock_mhz"), AbsenceReason::NotSupported);
     Input::Sampled(builder.finish(Origin::default(), 1).unwrap())
 }
 
@@ -163,7 +180,7 @@ fn an_incident_whose_agent_was_killed_is_written_once_by_the_next() {
 #[test]
 fn a_kill_between_the_incident_and_its_note_writes_nothing_twice() {
     let folder = tempfile::tempdir().unwrap();
-    let worker = open(folder.path(), 0);
+    let mut worker = open(folder.path(), 0);
     let begun = RingTrigger {
         id: "20261130T025459Z-signal".to_owned(),
         trigger: FlightTrigger::of_node("signal", "asked", BEGIN_NS),
@@ -183,9 +200,108 @@ fn a_kill_between_the_incident_and_its_note_writes_nothing_twice() {
     writing::write(&order).unwrap();
     drop(worker);
     let worker = open(folder.path(), 100);
-    assert!(worker.open.is_none());
+    assert!(worker.open.is_empty());
     worker.finish(at(100));
     assert_eq!(incidents(folder.path())[0].triggers, 7);
+}
+
+#[test]
+fn what_was_before_a_crash_is_an_incident_however_late_the_restart() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut worker = open(folder.path(), 0);
+    sample(&mut worker, 0..100, 0);
+    drop(worker);
+    let mut worker = open(folder.path(), 7_200);
+    sample(&mut worker, 7_200..7_260, 0);
+    worker.finish(at(7_260));
+    let found = incidents(folder.path());
+    let [incident] = &found[..] else { panic!("{found:?}") };
+    assert_eq!((incident.id.as_str(), incident.triggers), ("20261130T025638Z-ended", 1));
+    assert_eq!(seconds(folder.path(), &incident.id), (0..100).collect::<Vec<_>>());
+    // That one ended as it should.
+    assert!(open(folder.path(), 14_400).open.is_empty());
+}
+
+#[test]
+fn an_incident_that_was_begun_before_a_crash_has_its_rows_however_late_the_restart() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut worker = open(folder.path(), 0);
+    sample(&mut worker, 0..90, 0);
+    sample(&mut worker, 90..100, 1);
+    drop(worker);
+    let mut worker = open(folder.path(), 7_200);
+    // It has nothing of what happens now.
+    worker.take(Input::Signal, at(7_200));
+    sample(&mut worker, 7_200..7_260, 1);
+    worker.finish(at(7_260));
+    let found = incidents(folder.path());
+    let kinds: Vec<_> = found.iter().map(|it| (it.trigger.kind.as_str(), it.triggers)).collect();
+    assert_eq!(kinds[0].0, "xid", "{kinds:?}");
+    assert_eq!(kinds[1].0, "signal", "{kinds:?}");
+    assert_eq!(seconds(folder.path(), &found[0].id), (0..100).collect::<Vec<_>>());
+}
+
+#[test]
+fn a_new_cause_after_an_incident_is_written_begins_another() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut worker = open(folder.path(), 0);
+    worker.take(Input::Signal, at(5));
+    sample(&mut worker, 5..30, 0);
+    sample(&mut worker, 30..50, 1);
+    worker.finish(at(50));
+    let found = incidents(folder.path());
+    let kinds: Vec<_> = found.iter().map(|it| (it.trigger.kind.as_str(), it.triggers)).collect();
+    assert_eq!(kinds, [("signal", 1), ("xid", 1)]);
+    assert_eq!(seconds(folder.path(), &found[1].id), (5..=40).collect::<Vec<_>>());
+}
+
+#[test]
+fn a_cause_that_holds_for_long_and_pauses_begins_one_incident() {
+    let folder = tempfile::tempdir().unwrap();
+    let rules = vec!["power_w > 200".parse().unwrap()];
+    let mut worker = open_with(folder.path(), 0, FlightTerms { rules, ..terms() });
+    for second in 0..700 {
+        let is_pause = (660..675).contains(&second);
+        worker.take(drawing(second, if is_pause { 100.0 } else { 300.0 }), at(second));
+        worker.look(at(second));
+    }
+    let triggers = worker.counts.triggers.load(Ordering::Relaxed);
+    worker.finish(at(700));
+    assert_eq!((triggers, incidents(folder.path()).len()), (2, 1));
+}
+
+#[test]
+fn what_could_not_be_read_is_counted_and_what_there_is_not_is_none() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut worker = open(folder.path(), 0);
+    worker.take(Input::Signal, at(5));
+    for second in 0..12 {
+        worker.take(drawing(second, 300.0), at(second));
+        worker.look(at(second));
+    }
+    worker.finish(at(12));
+    let (gpu, metric, reason) = ("GPU-1".to_owned(), "temperature_c".to_owned(), "timed_out".to_owned());
+    assert_eq!(incidents(folder.path())[0].read_errors, [ReadError { gpu, metric, reason, count: 12 }]);
+}
+
+#[test]
+fn a_ring_whose_files_were_removed_is_opened_anew() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut worker = open(folder.path(), 0);
+    sample(&mut worker, 0..10, 0);
+    for file in std::fs::read_dir(crate::place::ring(folder.path())).unwrap() {
+        let path = file.unwrap().path();
+        if path.extension().is_some_and(|end| end == "wal") {
+            std::fs::remove_file(path).unwrap();
+        }
+    }
+    sample(&mut worker, 10..100, 0);
+    let counts = Arc::clone(&worker.counts);
+    worker.finish(at(100));
+    assert!(counts.is_up.load(Ordering::Relaxed));
+    let lost = counts.rows_lost.load(Ordering::Relaxed);
+    assert!((1..10).contains(&lost), "{lost} rows were lost");
+    assert_eq!(lost + counts.rows.load(Ordering::Relaxed), 100);
 }
 
 fn dumped(directory: &Path, seconds: i64) -> FlightIncident {
