@@ -122,6 +122,8 @@ impl FlightRecorder {
         let running = self.running.lock().unwrap_or_else(PoisonError::into_inner).take();
         let Some(Running { thread, end }) = running else { return };
         self.queue.is_over.store(true, Ordering::Release);
+        // If there is no room for it, the thread does not wait either.
+        let _awake = self.inputs.try_send(Input::End);
         if end.recv_timeout(patience) == Err(RecvTimeoutError::Timeout) {
             let directory = self.directory.display();
             tracing::warn!(%directory, "the disk of the flight recorder takes too long; it is left behind");

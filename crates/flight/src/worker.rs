@@ -47,6 +47,8 @@ pub(crate) enum Input {
     Stuck(String),
     /// Somebody asks by a signal.
     Signal,
+    /// Nothing more comes: wakes who waits for it.
+    End,
 }
 
 impl Input {
@@ -54,7 +56,7 @@ impl Input {
     pub(crate) fn rows(&self) -> usize {
         match self {
             Self::Sampled(batch) | Self::Faster(batch) => batch.rows(),
-            Self::Stuck(_) | Self::Signal => 0,
+            Self::Stuck(_) | Self::Signal | Self::End => 0,
         }
     }
 }
@@ -188,6 +190,7 @@ impl Worker {
             Input::Signal => {
                 self.trigger(FlightTrigger::of_node("signal", "SIGUSR1 asked for it", now.wall_ns), now);
             }
+            Input::End => {}
         }
     }
 
