@@ -8,6 +8,7 @@ pub mod dialect;
 mod discovery;
 mod driver;
 mod finding;
+pub mod kernel;
 pub mod machine;
 pub mod probe;
 pub mod processes;
