@@ -8,6 +8,7 @@ mod arrivals;
 mod error;
 mod flight;
 mod hooks;
+mod kernel;
 mod node;
 mod own;
 mod publishing;
@@ -40,6 +41,7 @@ use tokio::runtime::Handle;
 use arrivals::Arrivals;
 use flight::{Flight, FlightParts};
 use hooks::{HookSocket, Jobs, KeptJobs};
+use kernel::KernelWatch;
 use node::Node;
 use own::AgentCounts;
 use publishing::Publisher;
@@ -93,6 +95,8 @@ pub struct Agent {
     asking: Asking,
     hooks: Option<HookSocket>,
     flight: Option<Flight>,
+    /// Reads the kernel's lines.
+    hearing: JoinHandle<()>,
     /// Between two samples of a GPU.
     interval: Duration,
     /// The threads end when the other end of their channel is dropped.
@@ -132,7 +136,11 @@ impl Agent {
             search: &search,
         });
         let node = Node::new(sampler, settings.exposition(interval)).publishing(publisher).told_of(jobs);
+        let kernel = Arc::new(KernelWatch::new(machine.clone(), sampling.sampler().origin));
+        let node = node.hearing(Arc::clone(&kernel));
         let node = Arc::new(node.recording(flight.as_ref().map(Flight::recorder)));
+        let (stop_hearing, hearing_stopped) = sync_channel(0);
+        let hearing = spawn("kernel", move || kernel.watch(&hearing_stopped))?;
         let (stop_feed, feed_stopped) = sync_channel(0);
         let feed = spawn("feed", {
             let node = Arc::clone(&node);
@@ -146,8 +154,8 @@ impl Agent {
         let counts = Arc::new(AgentCounts::new(&sampling.node(), clock::now_ns(), beside));
         let scraper = Scraper::new(Arc::clone(&node), Arc::clone(&counts), ownership);
         let shown = Arc::new(ShownNode { node: Arc::clone(&node), scraper });
-        let stop = vec![stop_feed, stop_arrivals];
-        Ok(Self { node, counts, shown, feed, asking, hooks, flight, interval, stop })
+        let stop = vec![stop_feed, stop_arrivals, stop_hearing];
+        Ok(Self { node, counts, shown, feed, asking, hooks, flight, hearing, interval, stop })
     }
 
     /// Its paths, with the metrics at this one.
@@ -215,6 +223,9 @@ impl Agent {
         drop(self.stop);
         if self.feed.join().is_err() {
             tracing::error!("the feed ended by a panic");
+        }
+        if self.hearing.join().is_err() {
+            tracing::error!("the reader of the kernel's lines ended by a panic");
         }
         if let Some(publisher) = self.node.publisher() {
             publisher.finish(grace / PUBLISHING_SHARE).await;

@@ -17,6 +17,7 @@ use gpuvitals_sources::probe::{Driver, Probe};
 use gpuvitals_sources::sampler::{Liveness, Sampler, SamplerError, TargetState};
 
 use crate::hooks::Jobs;
+use crate::kernel::{KernelNews, KernelWatch};
 use crate::publishing::{Publisher, WaitingRows};
 
 /// Longest wait for a batch, so that a stop is noticed and the feed's pulse continues.
@@ -41,6 +42,8 @@ pub(crate) struct Node {
     publisher: Option<Arc<Publisher>>,
     /// What hooks tell of jobs, if they may.
     jobs: Option<Arc<Jobs>>,
+    /// What the kernel says.
+    kernel: Option<Arc<KernelWatch>>,
     /// Keeps the last minutes, if it may.
     flight: Option<Arc<FlightRecorder>>,
     /// Rows waiting to be published. The holder takes rows from the sampler and passes them on, so that they
@@ -78,6 +81,7 @@ impl Node {
             exposition: Mutex::new(Exposition::new(config)),
             publisher: None,
             jobs: None,
+            kernel: None,
             flight: None,
             intake: Mutex::default(),
             pulse_ns: AtomicI64::new(Moment::now().mono_ns),
@@ -105,6 +109,16 @@ impl Node {
     /// The same, its last minutes kept.
     pub(crate) fn recording(self, flight: Option<Arc<FlightRecorder>>) -> Self {
         Self { flight, ..self }
+    }
+
+    /// The same, the kernel's lines heard.
+    pub(crate) fn hearing(self, kernel: Arc<KernelWatch>) -> Self {
+        Self { kernel: Some(kernel), ..self }
+    }
+
+    /// What the kernel says.
+    pub(crate) fn kernel(&self) -> Option<&KernelWatch> {
+        self.kernel.as_deref()
     }
 
     /// The flight recorder, if there is one.
@@ -169,6 +183,7 @@ impl Node {
                 self.watch_library(&states, now);
                 self.tell_stuck(&states, &mut stuck);
                 self.take_jobs(&states, now);
+                self.take_kernel(&states, now);
             }
             // If nothing is sampled, the stop is the only event to wait for.
             let wait = if is_idle { PATIENCE } else { Duration::ZERO };
@@ -179,6 +194,7 @@ impl Node {
         let now = Moment::now();
         self.drain(now);
         self.take_jobs(&self.sampler.states(), now);
+        self.take_kernel(&self.sampler.states(), now);
         self.publish(WaitingRows::last);
     }
 
@@ -200,6 +216,25 @@ impl Node {
         }
     }
 
+    /// Passes on what the kernel has said.
+    fn take_kernel(&self, states: &[TargetState], now: Moment) {
+        let Some(kernel) = &self.kernel else { return };
+        let KernelNews { lines, log, rows } = kernel.take(states, now);
+        if let Some(flight) = &self.flight {
+            if let Some(what) = &log {
+                flight.kernel_log(what);
+            }
+            for line in lines {
+                flight.kernel(line);
+            }
+        }
+        if let Some(waiting) = self.intake().as_mut()
+            && let Some(rows) = rows
+        {
+            waiting.take(rows, now);
+        }
+    }
+
     /// Publishes rows that have waited. A scrape does not wait for that.
     fn publish(&self, take: impl FnOnce(&mut WaitingRows) -> Vec<Batch>) {
         let batches = self.intake().as_mut().map(take).unwrap_or_default();
@@ -211,6 +246,9 @@ impl Node {
     fn pass_on(&self, batch: Batch, waiting: &mut Option<WaitingRows>, now: Moment) {
         if let Some(flight) = &self.flight {
             flight.take(&batch);
+        }
+        if let Some(kernel) = &self.kernel {
+            kernel.sampled(&batch, now);
         }
         self.exposition().observe(&batch);
         if let Some(waiting) = waiting {

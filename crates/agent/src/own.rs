@@ -15,6 +15,7 @@ use gpuvitals_sources::sampler::WorkerStats;
 use rustix::thread::ClockId;
 
 use crate::hooks::Jobs;
+use crate::kernel::KernelWatch;
 use crate::node::Node;
 use crate::publishing::Publisher;
 
@@ -95,6 +96,7 @@ pub(crate) fn families(node: &Node, counts: &AgentCounts, ownership: &Ownership)
     );
     families.extend(node.jobs().into_iter().flat_map(Jobs::families));
     families.extend(node.families_of_jobs());
+    families.extend(node.kernel().into_iter().flat_map(KernelWatch::families));
     families.extend(node.flight().into_iter().flat_map(FlightRecorder::families));
     families.extend((counts.beside)());
     families

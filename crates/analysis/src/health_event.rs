@@ -2,7 +2,7 @@
 
 use gpuvitals_core::batch::RowKeys;
 use gpuvitals_core::history::ExtraValue;
-use gpuvitals_core::{Batch, BatchBuilder, Identity};
+use gpuvitals_core::{Batch, BatchBuilder, Identity, Origin, Table};
 use std::sync::Arc;
 
 /// A row of `gpu_health_events`, which may be a step in the life of a finding or a silence.
@@ -12,7 +12,7 @@ pub struct HealthEvent {
     pub gpu: Arc<str>,
     /// When, nanoseconds UTC since 1970.
     pub at_ns: i64,
-    /// `xid`, `ecc`, `ras`, `throttle`, `lost` or `back`; or that of a finding's life or of a silence.
+    /// `xid`, `ecc`, `ras`, `throttle`, `lost`, `back` or `kernel`; or that of a finding's life or of a silence.
     pub kind: Arc<str>,
     /// What happened, in words for people.
     pub detail: Arc<str>,
@@ -56,6 +56,22 @@ impl HealthEvent {
         events.sort_by_key(|event| event.at_ns);
         events
     }
+}
+
+/// Events that no row of a GPU shows, as rows: each with the identity of its GPU, numbered on from `number`. What the table does not take is
+/// left out.
+pub fn event_rows<'a>(
+    events: impl IntoIterator<Item = (&'a HealthEvent, &'a Identity)>,
+    origin: Origin,
+    number: &mut i64,
+) -> Option<Batch> {
+    let mut builder = BatchBuilder::new(Table::GpuHealthEvents);
+    for (HealthEvent { at_ns, kind, detail, code, .. }, identity) in events {
+        *number += 1;
+        let (at_ns, sequence, code) = (*at_ns, *number, *code);
+        NewEvent { at_ns, sequence, kind, detail, code, ..NewEvent::default() }.write(&mut builder, identity);
+    }
+    builder.finish(origin, number.unsigned_abs())
 }
 
 /// An event that becomes a row.

@@ -47,6 +47,12 @@ pub struct FlightIncident {
     pub gpus: Vec<FlightGpu>,
     /// Values that could not be read.
     pub read_errors: Vec<ReadError>,
+    /// Lines of `kernel.log`.
+    #[serde(default)]
+    pub kernel_lines: u64,
+    /// Where they are from, `kmsg` or `journal`, or why there are none.
+    #[serde(default)]
+    pub kernel_log: String,
 }
 
 /// A span of time, nanoseconds UTC, ends included.

@@ -7,7 +7,8 @@
 //!
 //! ```text
 //! DIR/LOCK, ring/*.wal                 the ring: a log with the rows, and the triggers whose incident is not written yet
-//! DIR/incidents/ID/                    incident.json, gpu_events.parquet, system_events.parquet, processes.json
+//! DIR/incidents/ID/                    incident.json, gpu_events.parquet, system_events.parquet, processes.json,
+//!                                      kernel.log
 //! DIR/incidents/ID.part/               one that is being written, or whose writer was killed
 //! ```
 //!
@@ -18,6 +19,7 @@ mod error;
 mod facts;
 mod folder;
 mod incident;
+mod line;
 mod place;
 mod processes;
 mod recorder;
@@ -34,6 +36,7 @@ mod writing;
 pub use error::FlightError;
 pub use folder::{FlightFolder, IncidentEntry, IncidentState};
 pub use incident::{FlightGpu, FlightIncident, FlightSpan, INCIDENT_SCHEMA, ReadError};
+pub use line::FlightLine;
 pub use place::FlightPlace;
 pub use recorder::FlightRecorder;
 pub use rule::{FlightRule, RuleError};

@@ -12,6 +12,7 @@ use gpuvitals_core::clock::Moment;
 use gpuvitals_core::figures::Family;
 
 use crate::error::FlightError;
+use crate::line::FlightLine;
 use crate::place::FlightPlace;
 use crate::terms::{FlightCounts, FlightTerms};
 use crate::worker::{Input, Worker};
@@ -80,6 +81,16 @@ impl FlightRecorder {
     /// Takes rows of GPUs that are sampled for the ring alone. Never waits.
     pub fn take_faster(&self, batch: &Batch) {
         self.send(Input::Faster(batch.clone()));
+    }
+
+    /// Takes a line of the kernel, which may be a trigger. Never waits.
+    pub fn kernel(&self, line: FlightLine) {
+        self.send(Input::Kernel(line));
+    }
+
+    /// Where the kernel's lines are from, or why there are none. Never waits.
+    pub fn kernel_log(&self, what: &str) {
+        self.send(Input::KernelLog(what.to_owned()));
     }
 
     /// A reading of this GPU is out past its deadline. Never waits.

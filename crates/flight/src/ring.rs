@@ -6,6 +6,7 @@
 //! | 16 | a trigger that begins an incident, as JSON: [`RingTrigger`] |
 //! | 17 | the id of an incident that is written |
 //! | 18 | nothing: the agent ended, and knew it |
+//! | 19 | lines of the kernel: `first_ns i64 \| last_ns i64`, then a list of [`FlightLine`] as JSON |
 //!
 //! Integers are little-endian. Every record is synced before it counts, so that what [`Ring::append`] has taken outlives a power cut.
 
@@ -13,11 +14,12 @@ use std::collections::BTreeMap;
 
 use bytes::Bytes;
 use gpuvitals_core::{Batch, Table};
-use gpuvitals_log::{Disk, Durability, Log, LogConfig, Record, Recovery, SegmentStats};
+use gpuvitals_log::{Disk, Durability, Log, LogConfig, LogError, Record, Recovery, SegmentStats};
 use gpuvitals_record::{pack, unpack};
 use serde::{Deserialize, Serialize};
 
 use crate::error::FlightError;
+use crate::line::FlightLine;
 use crate::trigger::FlightTrigger;
 
 /// Bytes of a segment: at one sample a second the rows of 8 GPUs fill some in ten minutes.
@@ -32,8 +34,11 @@ pub(crate) const TABLES: [Table; 3] = [Table::GpuEvents, Table::SystemEvents, Ta
 const TRIGGER: u8 = 16;
 const WRITTEN: u8 = 17;
 const ENDED: u8 = 18;
+const LINES: u8 = 19;
 /// Bytes of the times before the rows.
 const TIMES_LEN: usize = 16;
+/// Most lines of the kernel in a record; each is at most 1 KiB, some more as JSON.
+const LINES_MAX: usize = 64;
 
 /// A trigger of the ring, with the id of the incident that it begins.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -97,9 +102,10 @@ impl Ring {
                 WRITTEN => before.pending.retain(|waiting| waiting.id.as_bytes() != &*record.payload),
                 ENDED => before.cut_ns = None,
                 _ => {
-                    let last_ns = last_row(&record);
+                    // Rows, and what lies beside them: they begin with their times.
+                    let last_ns = times(&record.payload).map(|(_, last_ns)| last_ns);
                     note(&mut newest, segment, last_ns.unwrap_or(i64::MIN));
-                    before.cut_ns = before.cut_ns.max(last_ns);
+                    before.cut_ns = before.cut_ns.max(last_row(&record));
                 }
             }
         }
@@ -114,9 +120,7 @@ impl Ring {
         let Some(kind) = kind_of(batch.table()) else { return Ok(()) };
         let first_ns = batch.timestamps().iter().min().copied().unwrap_or_default();
         let last_ns = batch.timestamps().iter().max().copied().unwrap_or_default();
-        let mut payload = Vec::with_capacity(TIMES_LEN + 8 * batch.rows());
-        payload.extend_from_slice(&first_ns.to_le_bytes());
-        payload.extend_from_slice(&last_ns.to_le_bytes());
+        let mut payload = begun(first_ns, last_ns, 8 * batch.rows());
         pack(batch, &mut payload)?;
         if payload.len() > self.log.record_len_max() && batch.rows() > 1 {
             // Seldom: thousands of rows at once.
@@ -128,6 +132,22 @@ impl Ring {
         }
         let appended = self.log.append(kind, payload.into(), Durability::Synced).wait()?;
         note(&mut self.newest, appended.place.segment(), last_ns);
+        Ok(())
+    }
+
+    /// Appends lines of the kernel, as many as a record holds at once; when this returns they outlive a power cut.
+    ///
+    /// # Errors
+    /// If they cannot be written.
+    pub(crate) fn append_lines(&mut self, lines: &[FlightLine]) -> Result<(), FlightError> {
+        for some in lines.chunks(LINES_MAX) {
+            let first_ns = some.iter().map(|line| line.at_ns).min().unwrap_or_default();
+            let last_ns = some.iter().map(|line| line.at_ns).max().unwrap_or_default();
+            let mut payload = begun(first_ns, last_ns, 0);
+            payload.extend(serde_json::to_vec(some).unwrap_or_default());
+            let appended = self.log.append(LINES, payload.into(), Durability::Synced).wait()?;
+            note(&mut self.newest, appended.place.segment(), last_ns);
+        }
         Ok(())
     }
 
@@ -236,6 +256,14 @@ pub(crate) fn newest_row(recovery: Recovery) -> Result<Option<i64>, FlightError>
     Ok(newest)
 }
 
+/// The begin of a record with the times of its first and last row, and room for this many bytes more.
+fn begun(first_ns: i64, last_ns: i64, room: usize) -> Vec<u8> {
+    let mut payload = Vec::with_capacity(TIMES_LEN + room);
+    payload.extend_from_slice(&first_ns.to_le_bytes());
+    payload.extend_from_slice(&last_ns.to_le_bytes());
+    payload
+}
+
 /// The times of the first and the last row of a record.
 fn times(payload: &[u8]) -> Option<(i64, i64)> {
     let (first, rest) = payload.split_first_chunk::<8>()?;
@@ -254,6 +282,27 @@ pub(crate) fn rows(
         Ok(_) => None,
         Err(error) => Some(Err(error.into())),
     })
+}
+
+/// The lines of the kernel that a ring has within some time, ends included, in the order they were written.
+pub(crate) fn lines(
+    recovery: Recovery,
+    (from_ns, to_ns): (i64, i64),
+) -> impl Iterator<Item = Result<FlightLine, FlightError>> {
+    let of_record = |record: Result<Record, LogError>| match record {
+        Ok(record) if record.kind == LINES => {
+            let text = record.payload.get(TIMES_LEN..).unwrap_or_default();
+            // A record that another version has written is no reason to lose the incident.
+            let lines: Vec<FlightLine> = serde_json::from_slice(text).unwrap_or_default();
+            lines.into_iter().map(Ok).collect()
+        }
+        Ok(_) => Vec::new(),
+        Err(error) => vec![Err(error.into())],
+    };
+    let is_within = move |line: &Result<FlightLine, FlightError>| {
+        line.as_ref().map_or(true, |line| (from_ns..=to_ns).contains(&line.at_ns))
+    };
+    recovery.flat_map(of_record).filter(is_within)
 }
 
 /// The rows of a record within some time; none if there is none.

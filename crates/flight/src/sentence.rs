@@ -84,6 +84,8 @@ mod tests {
             offset: "not known".to_owned(),
             gpus,
             read_errors: Vec::new(),
+            kernel_lines: 0,
+            kernel_log: String::new(),
         }
     }
 

@@ -14,6 +14,7 @@ use gpuvitals_core::{Batch, Table, causes};
 use crate::error::FlightError;
 use crate::folder::{FlightFolder, IncidentState};
 use crate::incident::{FlightIncident, FlightSpan};
+use crate::line::FlightLine;
 use crate::place::FlightPlace;
 use crate::ring::{self, Before, Ring, RingTrigger};
 use crate::terms::{FlightCounts, FlightTerms};
@@ -31,6 +32,8 @@ const SETTLE_NS: i64 = SECOND_NS + SECOND_NS / 2;
 const JOIN_NS: i64 = MINUTE_NS;
 /// Other triggers that an incident names; further ones are counted.
 const OTHERS_MAX: usize = 32;
+/// Lines of the kernel that wait; of more the newest are lost.
+const LINES_MAX: usize = 4_096;
 /// Causes that are remembered; a node has fewer.
 const CAUSES_MAX: usize = 4_096;
 /// Between two openings of a ring whose disk fails.
@@ -43,6 +46,10 @@ pub(crate) enum Input {
     Sampled(Batch),
     /// Rows of GPUs for the ring alone.
     Faster(Batch),
+    /// A line of the kernel.
+    Kernel(FlightLine),
+    /// Where such lines are from, or why there are none.
+    KernelLog(String),
     /// A GPU whose reading is out past its deadline.
     Stuck(String),
     /// Somebody asks by a signal.
@@ -56,7 +63,7 @@ impl Input {
     pub(crate) fn rows(&self) -> usize {
         match self {
             Self::Sampled(batch) | Self::Faster(batch) => batch.rows(),
-            Self::Stuck(_) | Self::Signal | Self::End => 0,
+            Self::Kernel(_) | Self::KernelLog(_) | Self::Stuck(_) | Self::Signal | Self::End => 0,
         }
     }
 }
@@ -69,6 +76,8 @@ pub(crate) struct Worker {
     watch: Watch,
     waiting: Vec<Batch>,
     rows: usize,
+    lines: Vec<FlightLine>,
+    kernel_log: String,
     /// When the first of them came, monotonic.
     since_ns: i64,
     /// Incidents that are not over. The first is worked on, the last takes triggers.
@@ -128,6 +137,8 @@ impl Worker {
             ring,
             waiting: Vec::new(),
             rows: 0,
+            lines: Vec::new(),
+            kernel_log: "not read".to_owned(),
             since_ns: 0,
             open: VecDeque::new(),
             from_before: 0,
@@ -182,6 +193,8 @@ impl Worker {
                 }
             }
             Input::Faster(batch) => self.wait(batch, now),
+            Input::Kernel(line) => self.take_line(line, now),
+            Input::KernelLog(what) => self.kernel_log = what,
             Input::Stuck(gpu) => {
                 let detail = "a reading is out past its deadline";
                 let trigger = FlightTrigger::of_node("stuck", detail, now.wall_ns);
@@ -198,17 +211,36 @@ impl Worker {
         if !ring::holds(batch.table()) {
             return;
         }
-        if self.waiting.is_empty() {
-            self.since_ns = now.mono_ns;
-        }
+        self.note_first(now);
         self.rows += batch.rows();
         self.waiting.push(batch);
+    }
+
+    fn take_line(&mut self, mut line: FlightLine, now: Moment) {
+        if let Some(trigger) = line.trigger.take() {
+            self.trigger(trigger, now);
+        }
+        if self.lines.len() < LINES_MAX {
+            self.note_first(now);
+            self.lines.push(line);
+        }
+    }
+
+    /// Whether nothing waits for the disk.
+    fn is_flushed(&self) -> bool {
+        self.waiting.is_empty() && self.lines.is_empty()
+    }
+
+    fn note_first(&mut self, now: Moment) {
+        if self.is_flushed() {
+            self.since_ns = now.mono_ns;
+        }
     }
 
     /// Does what is due.
     pub(crate) fn look(&mut self, now: Moment) {
         let is_old = now.mono_ns.saturating_sub(self.since_ns) >= FLUSH_NS;
-        if !self.waiting.is_empty() && (is_old || self.rows >= FLUSH_ROWS) {
+        if !self.is_flushed() && (is_old || self.rows >= FLUSH_ROWS) {
             self.flush(now);
         }
         if self.writing.as_ref().is_some_and(JoinHandle::is_finished) {
@@ -241,11 +273,11 @@ impl Worker {
 
     /// Puts the waiting rows into the ring. Those that it does not take are lost, and counted.
     fn flush(&mut self, now: Moment) {
-        let (waiting, rows) = (mem::take(&mut self.waiting), mem::take(&mut self.rows));
-        if waiting.is_empty() {
+        if self.is_flushed() {
             return;
         }
-        let mut outcome = Ok(());
+        let (waiting, rows) = (mem::take(&mut self.waiting), mem::take(&mut self.rows));
+        let mut outcome = self.ring.append_lines(&mem::take(&mut self.lines));
         for table in ring::TABLES {
             let of_table: Vec<Batch> = waiting.iter().filter(|it| it.table() == table).cloned().collect();
             let joined = Batch::concat(&of_table).map_or(of_table, |whole| vec![whole]);
@@ -371,6 +403,7 @@ impl Worker {
             asked,
             rows_lost: Some(self.counts.rows_lost.load(Ordering::Relaxed)),
             keep: Some(self.terms.keep),
+            kernel_log: self.kernel_log.clone(),
         };
         let thread = thread::Builder::new().name("flight-incident".to_owned());
         match thread.spawn(move || writing::write(&order)) {

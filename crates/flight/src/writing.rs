@@ -28,6 +28,8 @@ use crate::trigger::FlightTrigger;
 const TABLES: [Table; 2] = [Table::GpuEvents, Table::SystemEvents];
 /// Tries to read a ring whose agent removes old rows meanwhile.
 const TRIES: u32 = 3;
+/// Most bytes of the kernel's lines, about: ten thousands of them.
+const KERNEL_LOG_LEN_MAX: usize = 8 << 20;
 
 /// What an incident is to be.
 #[derive(Debug, Clone)]
@@ -43,6 +45,8 @@ pub(crate) struct Order {
     pub(crate) rows_lost: Option<u64>,
     /// Most incidents; the oldest go. None: those of the agent are not the writer's to remove.
     pub(crate) keep: Option<usize>,
+    /// Where the kernel's lines are from, or why there are none.
+    pub(crate) kernel_log: String,
 }
 
 /// Who asks for a dump, and how much is to be in it.
@@ -80,6 +84,7 @@ pub fn dump(terms: DumpTerms) -> Result<FlightIncident, FlightError> {
         asked: FlightSpan { from_ns: to_ns.saturating_sub(back_ns), to_ns },
         rows_lost: None,
         keep: None,
+        kernel_log: "of the agent, if it reads one".to_owned(),
     };
     write(&order)
 }
@@ -162,8 +167,8 @@ fn fill(order: &Order, part: &Path) -> Result<FlightIncident, FlightError> {
     }
     let path = part.join("processes.json");
     let text = processes.json().map_err(|source| FlightError::Json { path: path.clone(), source })?;
-    let mut file = create_file(&path).map_err(FlightError::io("create", &path))?;
-    file.write_all(&text).and_then(|()| file.sync_all()).map_err(FlightError::io("write", &path))?;
+    put_file(&path, &text)?;
+    let kernel_lines = put_kernel_log(order, part)?;
     let facts = facts.into_inner();
     let had = facts.span();
     let (gpus, read_errors) = facts.into_parts();
@@ -186,9 +191,34 @@ fn fill(order: &Order, part: &Path) -> Result<FlightIncident, FlightError> {
         offset: "not known".to_owned(),
         gpus,
         read_errors,
+        kernel_lines,
+        kernel_log: order.kernel_log.clone(),
     };
     put_about(part, &incident)?;
     Ok(incident)
+}
+
+/// Writes what the kernel said meanwhile, if it said anything; answers the number of lines.
+fn put_kernel_log(order: &Order, part: &Path) -> Result<u64, FlightError> {
+    let FlightSpan { from_ns, to_ns } = order.asked;
+    let (mut text, mut count) = (String::new(), 0);
+    for line in ring::lines(read_beside(&place::ring(&order.directory))?, (from_ns, to_ns)) {
+        if text.len() >= KERNEL_LOG_LEN_MAX {
+            break;
+        }
+        text.push_str(&line?.written());
+        count += 1;
+    }
+    if count > 0 {
+        put_file(&part.join("kernel.log"), text.as_bytes())?;
+    }
+    Ok(count)
+}
+
+/// Writes a file that was not there.
+fn put_file(path: &Path, bytes: &[u8]) -> Result<(), FlightError> {
+    let mut file = create_file(path).map_err(FlightError::io("create", path))?;
+    file.write_all(bytes).and_then(|()| file.sync_all()).map_err(FlightError::io("write", path))
 }
 
 /// Writes `incident.json` of a folder anew, whole or not at all.

@@ -179,6 +179,7 @@ fn shown(incident: &FlightIncident, path: &Path) -> String {
         vec!["time".to_owned(), span],
         vec!["rows".to_owned(), rows.join(", ")],
         vec!["lost rows".to_owned(), lost],
+        vec!["kernel".to_owned(), format!("{} lines ({})", incident.kernel_lines, incident.kernel_log)],
         vec!["boot".to_owned(), incident.boot_id.clone()],
         vec!["version".to_owned(), incident.version.clone()],
         vec!["other nodes".to_owned(), format!("clock offset {}", incident.offset)],

@@ -203,7 +203,7 @@ const PROCESSES: &[TableColumn] = &[
 const HEALTH_EVENTS: &[TableColumn] = &[
     text(
         "kind",
-        "What happened: `xid`, `ecc`, `ras`, `throttle`, `lost`, `back`; `finding_opened`, `finding_closed`; \
+        "What happened: `xid`, `ecc`, `ras`, `throttle`, `lost`, `back`; `kernel`: a line of the kernel; `finding_opened`, `finding_closed`; \
          `silenced`, `released`.",
     )
     .key(),
@@ -220,7 +220,7 @@ const HEALTH_EVENTS: &[TableColumn] = &[
         ColumnType::I64,
         Unit::None,
         COUNT,
-        "The number of an `xid`; how many errors an `ecc` or `ras` adds; the reason mask of a `throttle`; \
+        "The number of an `xid`, also of a line of the kernel about one; how many errors an `ecc` or `ras` adds; the reason mask of a `throttle`; \
          1 if a `finding_opened` may have begun earlier.",
     ),
     text("detail", "The event in words; of a silence the note."),

@@ -42,6 +42,29 @@ fn seconds(disk: &FaultDisk, span: (i64, i64)) -> Vec<i64> {
 const ALL: (i64, i64) = (0, i64::MAX);
 
 #[test]
+fn lines_of_the_kernel_lie_beside_the_rows() {
+    let disk = FaultDisk::new();
+    let (mut ring, _) = Ring::open(disk.clone(), MINUTE_NS, LogConfig::default()).unwrap();
+    let line = |second: i64| FlightLine {
+        at_ns: second * SECOND_NS,
+        text: "x".repeat(1_024),
+        trigger: Some(FlightTrigger::of_node("xid", "is no part of it", 0)),
+    };
+    let many: Vec<FlightLine> = (0..200).map(line).collect();
+    ring.append_lines(&many).unwrap();
+    ring.append_lines(&[]).unwrap();
+    ring.append(&row(1)).unwrap();
+    drop(ring);
+    disk.crash(1);
+    let (_log, recovery) = Log::open(disk.clone(), LogConfig::default()).unwrap();
+    let found: Vec<FlightLine> =
+        lines(recovery, (10 * SECOND_NS, 20 * SECOND_NS)).map(Result::unwrap).collect();
+    let wanted: Vec<FlightLine> =
+        (10..=20).map(|second| FlightLine { trigger: None, ..line(second) }).collect();
+    assert_eq!(found, wanted);
+}
+
+#[test]
 fn what_was_taken_outlives_a_power_cut_at_any_call() {
     for round in 0..100 {
         let disk = FaultDisk::new();

@@ -196,6 +196,7 @@ fn a_kill_between_the_incident_and_its_note_writes_nothing_twice() {
         asked: FlightSpan { from_ns: 0, to_ns: BEGIN_NS },
         rows_lost: None,
         keep: Some(3),
+        kernel_log: "kmsg".to_owned(),
     };
     writing::write(&order).unwrap();
     drop(worker);
@@ -203,6 +204,37 @@ fn a_kill_between_the_incident_and_its_note_writes_nothing_twice() {
     assert!(worker.open.is_empty());
     worker.finish(at(100));
     assert_eq!(incidents(folder.path())[0].triggers, 7);
+}
+
+/// A line of the kernel in a second, with a trigger of this kind.
+fn line(second: i64, kind: Option<&str>) -> Input {
+    let at_ns = at(second).wall_ns;
+    let trigger = kind.map(|kind| FlightTrigger {
+        gpu: Some("GPU-1".to_owned()),
+        code: Some(79),
+        ..FlightTrigger::of_node(kind, "XID 79", at_ns)
+    });
+    Input::Kernel(FlightLine { at_ns, text: format!("NVRM: in second {second}"), trigger })
+}
+
+#[test]
+fn the_kernels_lines_are_a_file_and_its_xid_is_that_of_the_driver() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut worker = open(folder.path(), 0);
+    worker.take(Input::KernelLog("kmsg".to_owned()), at(0));
+    sample(&mut worker, 0..5, 0);
+    worker.take(line(4, None), at(4));
+    worker.take(line(5, Some("xid")), at(5));
+    sample(&mut worker, 5..30, 1);
+    worker.take(line(29, None), at(29));
+    worker.finish(at(30));
+    let found = incidents(folder.path());
+    let [incident] = &found[..] else { panic!("{found:?}") };
+    assert_eq!((incident.triggers, incident.trigger.code), (2, Some(79)), "both tell of one");
+    assert_eq!((incident.kernel_lines, incident.kernel_log.as_str()), (2, "kmsg"));
+    let path = FlightFolder::of(folder.path()).path(&incident.id).unwrap().join("kernel.log");
+    let text = std::fs::read_to_string(path).unwrap();
+    assert_eq!(text, "2026-11-30T02:55:03Z NVRM: in second 4\n2026-11-30T02:55:04Z NVRM: in second 5\n");
 }
 
 #[test]
