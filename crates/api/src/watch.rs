@@ -207,15 +207,7 @@ impl FleetWatch {
             }
             self.work(|work| work.recent.take_idle(&asked, &before));
         }
-        if let Some(query) = self.work(|work| work.recent.ras.next_query(&fleet.gpus, fresh)) {
-            match history.rows(query).await {
-                Ok(Part { answer, .. }) => {
-                    self.work(|work| work.recent.ras.take(answer.batch.as_ref()));
-                }
-                // Without them a finding names no block.
-                Err(error) => tracing::debug!(reason = causes(&error), "RAS blocks cannot be read"),
-            }
-        }
+        self.read_rows(history, &fleet, fresh).await;
         let is_over = self.is_over(&fleet, fresh);
         let lost = Arc::new(lost(history, &fleet, fresh).await?);
         let look = FleetLook { fleet, fresh, lost };
@@ -250,6 +242,22 @@ impl FleetWatch {
         }
         let judgement = self.blocking(move |work| work.conclude(&look, missing)).await?;
         Ok(with_told(history, judgement).await)
+    }
+
+    /// Reads what only rows tell of some GPUs. Where they cannot be read, findings say less.
+    async fn read_rows(&self, history: &dyn History, fleet: &Fleet, fresh: Freshness) {
+        if let Some(query) = self.work(|work| work.recent.ras.next_query(&fleet.gpus, fresh)) {
+            match history.rows(query).await {
+                Ok(Part { answer, .. }) => self.work(|work| work.recent.ras.take(answer.batch.as_ref())),
+                Err(error) => tracing::debug!(reason = causes(&error), "RAS blocks cannot be read"),
+            }
+        }
+        if let Some(query) = self.work(|work| work.recent.xids.next_query(&fleet.gpus, fresh)) {
+            match history.rows(query).await {
+                Ok(Part { answer, .. }) => self.work(|work| work.recent.xids.take(answer.batch.as_ref())),
+                Err(error) => tracing::debug!(reason = causes(&error), "XIDs of a day cannot be read"),
+            }
+        }
     }
 
     /// Whether the rows are a recording that is over. Its silence is no news: no row shall tell of it later, where the recording is

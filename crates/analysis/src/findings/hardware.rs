@@ -1,4 +1,4 @@
-//! Links, fans and drivers, compared with those of the same model.
+//! Links, fans and drivers, compared with those of the same model, and XIDs that come again and again.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -7,8 +7,13 @@ use gpuvitals_core::batch::Value;
 use gpuvitals_core::history::GpuState;
 use gpuvitals_core::{IdentityColumn, MetricId};
 
-use super::threshold::{COMMON_LINK_SHARE, FAN_AT_LIMIT_PCT, FAN_NEEDED_FROM_C, FAN_OF_PEERS_PCT};
+use super::repeats::XidTimes;
+use super::threshold::{
+    COMMON_LINK_SHARE, FAN_AT_LIMIT_PCT, FAN_NEEDED_FROM_C, FAN_OF_PEERS_PCT, REPEATED_XID_HOLDERS,
+    REPEATED_XID_TIMES,
+};
 use super::{Candidate, Evidence, GpuWindow, Member, Reach, Subject, Survey, common, finding};
+use crate::condition::xid;
 use crate::robust::Spread;
 
 /// Most nodes that a sentence names.
@@ -54,6 +59,26 @@ const LINKS: [LinkProperty; 3] = [
 ];
 
 impl Survey<'_> {
+    /// GPUs on which the work of several holders met the same kind of fault.
+    pub(super) fn repeated_xids(&self, found: &mut Vec<Candidate>) {
+        for Member { gpu, .. } in &self.present {
+            let Some(XidTimes { code, times, holders }) = self.now.recent.xids.of(&gpu.key) else {
+                continue;
+            };
+            if times < REPEATED_XID_TIMES || holders < REPEATED_XID_HOLDERS {
+                continue;
+            }
+            let last = xid::named(code);
+            let sentence = format!(
+                "XIDs that programs cause came {times} times in a day, to {holders} jobs, the last {last}: the fault is the GPU's"
+            );
+            #[expect(clippy::cast_precision_loss, reason = "numbers of events")]
+            let evidence = vec![Evidence::derived("xids_in_a_day", "", times as f64)];
+            let finding = self.about_gpu("xid_repeats", gpu, sentence, evidence);
+            found.push(Candidate { opens: true, began: None, finding });
+        }
+    }
+
     pub(super) fn links(&self, found: &mut Vec<Candidate>) {
         for (model, places) in &self.models {
             let members: Vec<Member<'_>> = self.members(places).collect();

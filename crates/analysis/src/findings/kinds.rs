@@ -130,6 +130,16 @@ pub const KINDS: &[FindingKind] = &[
         ..unsteady(Severity::Warning, "duplicate_node", "Two agents report under one name.")
     },
     condition(Severity::Warning, "xid_nonfatal", "The driver reported an XID after which work may go on."),
+    FindingKind {
+        opens_after_ns: 0,
+        remedy: "Move the jobs away and run `dcgmi diag -r 3 -i INDEX`. If it finds nothing and the XIDs come again, give NVIDIA the output of \
+                 `nvidia-bug-report.sh` and ask for its field diagnostics. If all those jobs run one program, look at that first.",
+        ..unsteady(
+            Severity::Warning,
+            "xid_repeats",
+            "XIDs that programs cause (13, 31) come again and again on one GPU, whoever runs there.",
+        )
+    },
     condition(Severity::Warning, "row_remap_pending", "A memory row waits for a reset to be replaced."),
     condition(
         Severity::Warning,

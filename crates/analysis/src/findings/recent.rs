@@ -12,6 +12,7 @@ use gpuvitals_core::{IdentityColumn, MetricId, Table};
 
 use super::level::{ACTIVITIES, Activities, MinuteOfWork, WorkLevel};
 use super::ras::RasBlocks;
+use super::repeats::RepeatedXids;
 use super::rhythm::WorkRhythm;
 use super::since::{Began, LOOK_BACK_NS};
 use super::threshold::{IDLE_AFTER_NS, LINK_MINUTES, LOADED_FROM_PCT, LOADED_MINUTES_MIN, WINDOW_MINUTES};
@@ -84,6 +85,8 @@ pub struct Recent {
     origin_ns: Option<i64>,
     /// The blocks with errors of AMD GPUs.
     pub ras: RasBlocks,
+    /// XIDs that come again and again.
+    pub xids: RepeatedXids,
 }
 
 /// A GPU over its last minutes. What was not measured is absent. "Loaded" minutes are those of its present holder with a mean

@@ -23,6 +23,11 @@ pub const SILENT_FLEET_NODES: usize = 3;
 /// Minutes of the last ten in which several nodes sent rows of one GPU.
 pub const TWO_NODES_MINUTES: (usize, usize) = (3, 1);
 
+/// How often in a day XIDs that programs cause come to a GPU until the fault is its own.
+pub const REPEATED_XID_TIMES: usize = 3;
+/// Fewest jobs and pods that they came to.
+pub const REPEATED_XID_HOLDERS: usize = 2;
+
 /// Share of time that heat holds the clock down.
 pub const HEAT_SHARE: (f64, f64) = (0.10, 0.03);
 /// Share of time that the power brake of the chassis holds the clock down.

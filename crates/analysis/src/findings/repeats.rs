@@ -1,0 +1,169 @@
+//! XIDs that programs cause, and that come again and again on one GPU, whoever runs there: then the GPU has the fault.
+//!
+//! NVIDIA's catalogue says of 31 that one alone is the program's, and that several on one GPU may be the hardware's; of 13 the same.
+
+use std::collections::{BTreeSet, HashMap};
+use std::sync::Arc;
+
+use gpuvitals_core::batch::RowKeys;
+use gpuvitals_core::history::{ExtraValue, GpuState, RowsQuery};
+use gpuvitals_core::time::{DAY_NS, MINUTE_NS};
+use gpuvitals_core::{Batch, IdentityColumn, MetricId, Table};
+
+use crate::condition::xid;
+use crate::freshness::Freshness;
+
+const XID_LAST: MetricId = MetricId::of("xid_last");
+/// An exception of the graphics engine, and a fault of its memory management.
+const CODES: [i64; 2] = [13, 31];
+/// How often the events are asked for.
+const EVERY_NS: i64 = MINUTE_NS;
+/// Most rows that are read, the newest first.
+const ROWS_MAX: usize = 10_000;
+/// Most GPUs whose events are asked for.
+const GPUS_MAX: usize = 64;
+
+/// The repeated XIDs of GPUs.
+#[derive(Debug, Default)]
+pub struct RepeatedXids {
+    asked_ns: Option<i64>,
+    asked: Vec<Arc<str>>,
+    gpus: HashMap<Arc<str>, XidTimes>,
+}
+
+/// How often XIDs came to a GPU in a day.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct XidTimes {
+    /// The last of them.
+    pub(super) code: i64,
+    /// Those within a minute are one.
+    pub(super) times: usize,
+    /// Jobs and pods that had the GPU then; work that nobody names is none.
+    pub(super) holders: usize,
+}
+
+impl RepeatedXids {
+    /// What to ask the history for the events of GPUs whose last XID is one that programs cause; none: there is none, or they are known.
+    pub fn next_query(&mut self, gpus: &[Arc<GpuState>], fresh: Freshness) -> Option<RowsQuery> {
+        #[expect(clippy::cast_possible_truncation, reason = "a code")]
+        let is_asked = |gpu: &&Arc<GpuState>| {
+            fresh.recent(gpu, XID_LAST).is_some_and(|code| xid::is_of_application(code.as_f64() as i64))
+        };
+        let gpus: Vec<Arc<str>> =
+            gpus.iter().filter(is_asked).take(GPUS_MAX).map(|gpu| Arc::clone(&gpu.key)).collect();
+        self.gpus.retain(|gpu, _| gpus.contains(gpu));
+        let is_due = self.asked_ns.is_none_or(|asked_ns| fresh.now_ns.saturating_sub(asked_ns) >= EVERY_NS);
+        if gpus.is_empty() || !is_due {
+            return None;
+        }
+        self.asked_ns = Some(fresh.now_ns);
+        self.asked.clone_from(&gpus);
+        Some(RowsQuery {
+            gpus,
+            start_ns: Some(fresh.now_ns.saturating_sub(DAY_NS)),
+            newest_first: true,
+            ..RowsQuery::of(Table::GpuHealthEvents, ROWS_MAX)
+        })
+    }
+
+    /// Takes the answer: rows of events, if there are any.
+    pub fn take(&mut self, batch: Option<&Batch>) {
+        for gpu in self.asked.drain(..) {
+            self.gpus.remove(&gpu);
+        }
+        self.gpus.extend(batch.map(times).unwrap_or_default());
+    }
+
+    /// How often they came to a GPU.
+    pub(super) fn of(&self, gpu: &str) -> Option<XidTimes> {
+        self.gpus.get(gpu).copied()
+    }
+}
+
+/// An XID in a row of events: when, its code, and who had the GPU.
+type XidRow = (i64, i64, Option<String>);
+
+fn times(batch: &Batch) -> HashMap<Arc<str>, XidTimes> {
+    let Ok(keys) = RowKeys::of(batch.records(), batch.table()) else { return HashMap::new() };
+    let code_of = |row| match ExtraValue::of(batch.records().column_by_name("code")?, row)? {
+        #[expect(clippy::cast_possible_truncation, reason = "it was a whole number")]
+        ExtraValue::Number(code) => Some(code as i64),
+        ExtraValue::Text(_) => None,
+    };
+    let kind_of = |row| match ExtraValue::of(batch.records().column_by_name("kind")?, row)? {
+        ExtraValue::Text(kind) => Some(kind),
+        ExtraValue::Number(_) => None,
+    };
+    let mut rows: HashMap<&Arc<str>, Vec<XidRow>> = HashMap::new();
+    for (row, (id, at_ns)) in keys.ids.iter().zip(batch.timestamps()).enumerate() {
+        let Some(code) = code_of(row).filter(|code| CODES.contains(code)) else { continue };
+        // The kernel's line about an XID is of the same minute.
+        let is_xid = kind_of(row).is_some_and(|kind| matches!(&*kind, "xid" | "kernel"));
+        if let (true, Some(key)) = (is_xid, keys.keys.get(*id as usize)) {
+            let identity = batch.identity(row);
+            let holder = identity.get(IdentityColumn::Job).or_else(|| identity.get(IdentityColumn::Pod));
+            rows.entry(key).or_default().push((*at_ns, code, holder.map(str::to_owned)));
+        }
+    }
+    rows.into_iter().filter_map(|(key, rows)| Some((Arc::clone(key), times_of(rows)?))).collect()
+}
+
+fn times_of(mut rows: Vec<XidRow>) -> Option<XidTimes> {
+    rows.sort_unstable();
+    let code = rows.last()?.1;
+    let (mut times, mut last_ns, mut holders) = (0, None, BTreeSet::new());
+    for (at_ns, _, holder) in rows {
+        if last_ns.is_none_or(|last_ns: i64| at_ns.saturating_sub(last_ns) >= MINUTE_NS) {
+            times += 1;
+        }
+        last_ns = Some(at_ns);
+        holders.extend(holder);
+    }
+    Some(XidTimes { code, times, holders: holders.len() })
+}
+
+#[cfg(test)]
+mod tests {
+    use gpuvitals_core::{BatchBuilder, Identity, Origin};
+
+    use super::*;
+
+    /// What rows of GPU `a` tell: minute, kind, code, job.
+    fn told(rows: &[(i64, &str, i64, &str)]) -> Option<XidTimes> {
+        let mut builder = BatchBuilder::new(Table::GpuHealthEvents);
+        for (number, (minute, kind, code, job)) in (0_i64..).zip(rows) {
+            let gpu = Identity::default().with(IdentityColumn::Uuid, "a").unwrap();
+            let who = builder.intern(&gpu.with(IdentityColumn::Job, job).unwrap());
+            let row = builder.row(minute * MINUTE_NS, who);
+            builder.set_extra(row, "sequence", number).unwrap();
+            builder.set_extra(row, "code", *code).unwrap();
+            builder.set_extra_text(row, "kind", kind).unwrap();
+        }
+        times(&builder.finish(Origin::default(), 1).unwrap()).get("a").copied()
+    }
+
+    #[test]
+    fn what_comes_at_once_is_one_fault_and_who_had_the_gpu_is_counted() {
+        let many = [
+            (9, "xid", 31, "2"),
+            (9, "kernel", 31, "2"),
+            (1, "xid", 13, "1"),
+            (1, "xid", 13, "1"),
+            (5, "xid", 79, "3"),
+            (6, "ecc", 31, "4"),
+            (7, "xid", 13, ""),
+        ];
+        assert_eq!(told(&many), Some(XidTimes { code: 31, times: 3, holders: 2 }));
+        assert_eq!(told(&[(5, "xid", 79, "3"), (5, "ecc", 13, "3")]), None);
+    }
+
+    #[test]
+    fn a_gpu_without_news_is_forgotten() {
+        let mut xids = RepeatedXids::default();
+        let times = XidTimes { code: 13, times: 3, holders: 2 };
+        xids.gpus.insert(Arc::from("a"), times);
+        xids.asked.push(Arc::from("a"));
+        xids.take(None);
+        assert!(xids.gpus.is_empty());
+    }
+}
