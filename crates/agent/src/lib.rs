@@ -12,6 +12,7 @@ mod kernel;
 mod node;
 mod own;
 mod publishing;
+mod reads;
 mod scrape;
 mod server;
 mod settings;

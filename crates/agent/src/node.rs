@@ -19,6 +19,7 @@ use gpuvitals_sources::sampler::{Liveness, Sampler, SamplerError, TargetState};
 use crate::hooks::Jobs;
 use crate::kernel::{KernelNews, KernelWatch};
 use crate::publishing::{Publisher, WaitingRows};
+use crate::reads::ReadTimes;
 
 /// Longest wait for a batch, so that a stop is noticed and the feed's pulse continues.
 const PATIENCE: Duration = Duration::from_millis(250);
@@ -167,7 +168,7 @@ impl Node {
     /// Feeds sampled rows to the exposition, and to the publisher, until the other end of `stop` is dropped.
     pub(crate) fn feed(&self, stop: &Receiver<()>) {
         let mut seen = AbsencesSeen::new();
-        let mut stuck = BTreeSet::new();
+        let (mut stuck, mut reads) = (BTreeSet::new(), ReadTimes::default());
         let mut looked_ns = 0;
         loop {
             self.sampler.wait(PATIENCE);
@@ -182,6 +183,9 @@ impl Node {
                 tell_changes(&states, &mut seen, now);
                 self.watch_library(&states, now);
                 self.tell_stuck(&states, &mut stuck);
+                if let Some(flight) = &self.flight {
+                    flight.reads(reads.look(&self.sampler.stats(), now));
+                }
                 self.take_jobs(&states, now);
                 self.take_kernel(&states, now);
             }

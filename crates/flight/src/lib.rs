@@ -8,7 +8,7 @@
 //! ```text
 //! DIR/LOCK, ring/*.wal                 the ring: a log with the rows, and the triggers whose incident is not written yet
 //! DIR/incidents/ID/                    incident.json, gpu_events.parquet, system_events.parquet, processes.json,
-//!                                      kernel.log
+//!                                      kernel.log, reads.csv
 //! DIR/incidents/ID.part/               one that is being written, or whose writer was killed
 //! ```
 //!
@@ -22,6 +22,7 @@ mod incident;
 mod line;
 mod place;
 mod processes;
+mod reads;
 mod recorder;
 mod ring;
 mod rule;
@@ -38,6 +39,7 @@ pub use folder::{FlightFolder, IncidentEntry, IncidentState};
 pub use incident::{FlightGpu, FlightIncident, FlightSpan, INCIDENT_SCHEMA, ReadError};
 pub use line::FlightLine;
 pub use place::FlightPlace;
+pub use reads::FlightRead;
 pub use recorder::FlightRecorder;
 pub use rule::{FlightRule, RuleError};
 pub use settings::FlightSettings;

@@ -7,6 +7,7 @@
 //! | 17 | the id of an incident that is written |
 //! | 18 | nothing: the agent ended, and knew it |
 //! | 19 | lines of the kernel: `first_ns i64 \| last_ns i64`, then a list of [`FlightLine`] as JSON |
+//! | 20 | how long readings took: the same with [`FlightRead`] |
 //!
 //! Integers are little-endian. Every record is synced before it counts, so that what [`Ring::append`] has taken outlives a power cut.
 
@@ -16,10 +17,12 @@ use bytes::Bytes;
 use gpuvitals_core::{Batch, Table};
 use gpuvitals_log::{Disk, Durability, Log, LogConfig, LogError, Record, Recovery, SegmentStats};
 use gpuvitals_record::{pack, unpack};
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use crate::error::FlightError;
 use crate::line::FlightLine;
+use crate::reads::FlightRead;
 use crate::trigger::FlightTrigger;
 
 /// Bytes of a segment: at one sample a second the rows of 8 GPUs fill some in ten minutes.
@@ -35,10 +38,36 @@ const TRIGGER: u8 = 16;
 const WRITTEN: u8 = 17;
 const ENDED: u8 = 18;
 const LINES: u8 = 19;
+const READS: u8 = 20;
 /// Bytes of the times before the rows.
 const TIMES_LEN: usize = 16;
-/// Most lines of the kernel in a record; each is at most 1 KiB, some more as JSON.
-const LINES_MAX: usize = 64;
+/// Most notes in a record; a line of the kernel is at most 1 KiB, some more as JSON.
+const NOTES_MAX: usize = 64;
+
+/// What is noted beside the rows.
+pub(crate) trait RingNote: Serialize + DeserializeOwned {
+    /// The kind of its records.
+    const KIND: u8;
+
+    /// When it was noted, nanoseconds UTC.
+    fn at_ns(&self) -> i64;
+}
+
+impl RingNote for FlightLine {
+    const KIND: u8 = LINES;
+
+    fn at_ns(&self) -> i64 {
+        self.at_ns
+    }
+}
+
+impl RingNote for FlightRead {
+    const KIND: u8 = READS;
+
+    fn at_ns(&self) -> i64 {
+        self.at_ns
+    }
+}
 
 /// A trigger of the ring, with the id of the incident that it begins.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -135,17 +164,17 @@ impl Ring {
         Ok(())
     }
 
-    /// Appends lines of the kernel, as many as a record holds at once; when this returns they outlive a power cut.
+    /// Appends what was noted beside the rows, as many as a record holds at once; when this returns it outlives a power cut.
     ///
     /// # Errors
-    /// If they cannot be written.
-    pub(crate) fn append_lines(&mut self, lines: &[FlightLine]) -> Result<(), FlightError> {
-        for some in lines.chunks(LINES_MAX) {
-            let first_ns = some.iter().map(|line| line.at_ns).min().unwrap_or_default();
-            let last_ns = some.iter().map(|line| line.at_ns).max().unwrap_or_default();
+    /// If it cannot be written.
+    pub(crate) fn append_notes<T: RingNote>(&mut self, notes: &[T]) -> Result<(), FlightError> {
+        for some in notes.chunks(NOTES_MAX) {
+            let first_ns = some.iter().map(RingNote::at_ns).min().unwrap_or_default();
+            let last_ns = some.iter().map(RingNote::at_ns).max().unwrap_or_default();
             let mut payload = begun(first_ns, last_ns, 0);
             payload.extend(serde_json::to_vec(some).unwrap_or_default());
-            let appended = self.log.append(LINES, payload.into(), Durability::Synced).wait()?;
+            let appended = self.log.append(T::KIND, payload.into(), Durability::Synced).wait()?;
             note(&mut self.newest, appended.place.segment(), last_ns);
         }
         Ok(())
@@ -284,23 +313,23 @@ pub(crate) fn rows(
     })
 }
 
-/// The lines of the kernel that a ring has within some time, ends included, in the order they were written.
-pub(crate) fn lines(
+/// The notes of a kind that a ring has within some time, ends included, in the order they were written.
+pub(crate) fn notes<T: RingNote>(
     recovery: Recovery,
     (from_ns, to_ns): (i64, i64),
-) -> impl Iterator<Item = Result<FlightLine, FlightError>> {
+) -> impl Iterator<Item = Result<T, FlightError>> {
     let of_record = |record: Result<Record, LogError>| match record {
-        Ok(record) if record.kind == LINES => {
+        Ok(record) if record.kind == T::KIND => {
             let text = record.payload.get(TIMES_LEN..).unwrap_or_default();
             // A record that another version has written is no reason to lose the incident.
-            let lines: Vec<FlightLine> = serde_json::from_slice(text).unwrap_or_default();
-            lines.into_iter().map(Ok).collect()
+            let notes: Vec<T> = serde_json::from_slice(text).unwrap_or_default();
+            notes.into_iter().map(Ok).collect()
         }
         Ok(_) => Vec::new(),
         Err(error) => vec![Err(error.into())],
     };
-    let is_within = move |line: &Result<FlightLine, FlightError>| {
-        line.as_ref().map_or(true, |line| (from_ns..=to_ns).contains(&line.at_ns))
+    let is_within = move |note: &Result<T, FlightError>| {
+        note.as_ref().map_or(true, |note| (from_ns..=to_ns).contains(&note.at_ns()))
     };
     recovery.flat_map(of_record).filter(is_within)
 }

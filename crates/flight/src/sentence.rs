@@ -10,10 +10,13 @@ use crate::trigger::FlightTrigger;
 const SAID: [(&str, &str); 4] =
     [("power_w", "W"), ("temperature_c", "°C"), ("gpu_clock_mhz", "MHz"), ("utilization_pct", "% busy")];
 
+/// Faults of a GPU that its readings may slow down before, the worst first.
+const FAULTS: [&str; 4] = ["lost", "xid", "stuck", "reset"];
+
 impl FlightIncident {
     /// What happened, in a sentence: which GPU, what, when, how it was until then, who held it.
     pub fn sentence(&self) -> String {
-        let trigger = &self.trigger;
+        let trigger = self.lead();
         let gpu = self.gpus.iter().find(|gpu| Some(&gpu.gpu) == trigger.gpu.as_ref());
         let who = match (gpu, &trigger.gpu) {
             (Some(FlightGpu { index: Some(index), .. }), Some(key)) => {
@@ -23,6 +26,10 @@ impl FlightIncident {
             (_, None) => self.node.clone(),
         };
         let mut parts = vec![format!("{who}: {} at {}", words(trigger), time::format(trigger.at_ns))];
+        if trigger != &self.trigger {
+            let after_ns = trigger.at_ns.saturating_sub(self.trigger.at_ns).max(0);
+            parts.push(format!("{} s after {}", tenths(after_ns), words(&self.trigger)));
+        }
         if let Some(gpu) = gpu {
             parts.extend(before(gpu, trigger.at_ns));
             parts.extend(holder(gpu));
@@ -32,6 +39,24 @@ impl FlightIncident {
         }
         format!("{}.", parts.join("; "))
     }
+}
+
+impl FlightIncident {
+    /// What the incident is about: readings that slow down are a sign of what comes to the same GPU after them.
+    fn lead(&self) -> &FlightTrigger {
+        let first = &self.trigger;
+        let is_of_it = |other: &&FlightTrigger| {
+            first.kind == "reads_slowed" && other.gpu == first.gpu && other.at_ns >= first.at_ns
+        };
+        let of_kind = |kind: &&str| self.others.iter().filter(is_of_it).find(|other| other.kind == **kind);
+        FAULTS.iter().find_map(of_kind).unwrap_or(first)
+    }
+}
+
+/// Nanoseconds as seconds with a digit behind the point.
+fn tenths(ns: i64) -> String {
+    let tenths = ns / (SECOND_NS / 10);
+    format!("{}.{}", tenths / 10, tenths % 10)
 }
 
 fn words(trigger: &FlightTrigger) -> String {
@@ -47,8 +72,7 @@ fn before(gpu: &FlightGpu, at_ns: i64) -> Option<String> {
     let ago_ns = at_ns.saturating_sub(gpu.last_ns?).max(0);
     let said = SAID.iter().filter_map(|(column, unit)| Some(format!("{} {unit}", gpu.last.get(*column)?)));
     let said: Vec<String> = said.collect();
-    let tenths = ago_ns / (SECOND_NS / 10);
-    (!said.is_empty()).then(|| format!("{}.{} s before: {}", tenths / 10, tenths % 10, said.join(", ")))
+    (!said.is_empty()).then(|| format!("{} s before: {}", tenths(ago_ns), said.join(", ")))
 }
 
 /// Who held a GPU.
@@ -114,6 +138,31 @@ mod tests {
         );
         let without = incident(trigger, Vec::new()).sentence();
         assert!(without.starts_with("GPU GPU-1 of node-7: XID 79"), "{without}");
+    }
+
+    #[test]
+    fn readings_that_slowed_down_stand_behind_what_came_after_them() {
+        let of = |kind: &str, detail: &str, at_ns| FlightTrigger {
+            gpu: Some("GPU-1".to_owned()),
+            ..FlightTrigger::of_node(kind, detail, at_ns)
+        };
+        let begin_ns = 1_796_007_299 * SECOND_NS;
+        let slowed = of("reads_slowed", "its readings slowed from 0.3 to 41 ms", begin_ns);
+        let alone = incident(slowed.clone(), Vec::new()).sentence();
+        assert!(
+            alone.starts_with("GPU GPU-1 of node-7: its readings slowed from 0.3 to 41 ms at"),
+            "{alone}"
+        );
+        let others = vec![
+            of("xid", "XID 79", begin_ns + 4_100_000_000),
+            of("lost", "it reports nothing any more: gone", begin_ns + 4_200_000_000),
+        ];
+        let said = FlightIncident { others, ..incident(slowed, Vec::new()) }.sentence();
+        assert_eq!(
+            said,
+            "GPU GPU-1 of node-7: lost, it reports nothing any more: gone at 2026-11-30T02:55:03.2Z; 4.2 s after its readings \
+             slowed from 0.3 to 41 ms; 2 triggers came with it."
+        );
     }
 
     #[test]

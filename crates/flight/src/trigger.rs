@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 /// Something that happened on a node, or that somebody asked for.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct FlightTrigger {
-    /// `xid`, `ecc`, `ras`, `throttle`, `lost`, `stuck`, `reset`, `threshold`, `ended`, `signal` or `dump`.
+    /// `xid`, `ecc`, `ras`, `throttle`, `lost`, `stuck`, `reset`, `reads_slowed`, `threshold`, `ended`, `signal` or `dump`.
     pub kind: String,
     /// Key of the GPU; none: it is about the node.
     pub gpu: Option<String>,

@@ -16,6 +16,7 @@ use crate::folder::{FlightFolder, IncidentState};
 use crate::incident::{FlightIncident, FlightSpan};
 use crate::line::FlightLine;
 use crate::place::FlightPlace;
+use crate::reads::{FlightRead, SlowReads};
 use crate::ring::{self, Before, Ring, RingTrigger};
 use crate::terms::{FlightCounts, FlightTerms};
 use crate::trigger::{Cause, FlightTrigger};
@@ -34,6 +35,8 @@ const JOIN_NS: i64 = MINUTE_NS;
 const OTHERS_MAX: usize = 32;
 /// Lines of the kernel that wait; of more the newest are lost.
 const LINES_MAX: usize = 4_096;
+/// The same of notes on readings.
+const READS_MAX: usize = 16_384;
 /// Causes that are remembered; a node has fewer.
 const CAUSES_MAX: usize = 4_096;
 /// Between two openings of a ring whose disk fails.
@@ -50,6 +53,8 @@ pub(crate) enum Input {
     Kernel(FlightLine),
     /// Where such lines are from, or why there are none.
     KernelLog(String),
+    /// How long readings took.
+    Reads(Vec<FlightRead>),
     /// A GPU whose reading is out past its deadline.
     Stuck(String),
     /// Somebody asks by a signal.
@@ -63,7 +68,12 @@ impl Input {
     pub(crate) fn rows(&self) -> usize {
         match self {
             Self::Sampled(batch) | Self::Faster(batch) => batch.rows(),
-            Self::Kernel(_) | Self::KernelLog(_) | Self::Stuck(_) | Self::Signal | Self::End => 0,
+            Self::Kernel(_)
+            | Self::KernelLog(_)
+            | Self::Reads(_)
+            | Self::Stuck(_)
+            | Self::Signal
+            | Self::End => 0,
         }
     }
 }
@@ -77,6 +87,8 @@ pub(crate) struct Worker {
     waiting: Vec<Batch>,
     rows: usize,
     lines: Vec<FlightLine>,
+    reads: Vec<FlightRead>,
+    slow: SlowReads,
     kernel_log: String,
     /// When the first of them came, monotonic.
     since_ns: i64,
@@ -138,6 +150,8 @@ impl Worker {
             waiting: Vec::new(),
             rows: 0,
             lines: Vec::new(),
+            reads: Vec::new(),
+            slow: SlowReads::default(),
             kernel_log: "not read".to_owned(),
             since_ns: 0,
             open: VecDeque::new(),
@@ -195,6 +209,7 @@ impl Worker {
             Input::Faster(batch) => self.wait(batch, now),
             Input::Kernel(line) => self.take_line(line, now),
             Input::KernelLog(what) => self.kernel_log = what,
+            Input::Reads(reads) => self.take_reads(reads, now),
             Input::Stuck(gpu) => {
                 let detail = "a reading is out past its deadline";
                 let trigger = FlightTrigger::of_node("stuck", detail, now.wall_ns);
@@ -226,9 +241,19 @@ impl Worker {
         }
     }
 
+    fn take_reads(&mut self, mut reads: Vec<FlightRead>, now: Moment) {
+        for trigger in self.slow.look(&reads) {
+            self.trigger(trigger, now);
+        }
+        if !reads.is_empty() && self.reads.len() < READS_MAX {
+            self.note_first(now);
+            self.reads.append(&mut reads);
+        }
+    }
+
     /// Whether nothing waits for the disk.
     fn is_flushed(&self) -> bool {
-        self.waiting.is_empty() && self.lines.is_empty()
+        self.waiting.is_empty() && self.lines.is_empty() && self.reads.is_empty()
     }
 
     fn note_first(&mut self, now: Moment) {
@@ -277,7 +302,9 @@ impl Worker {
             return;
         }
         let (waiting, rows) = (mem::take(&mut self.waiting), mem::take(&mut self.rows));
-        let mut outcome = self.ring.append_lines(&mem::take(&mut self.lines));
+        let mut outcome = self.ring.append_notes(&mem::take(&mut self.lines));
+        let noted = self.ring.append_notes(&mem::take(&mut self.reads));
+        outcome = outcome.and(noted);
         for table in ring::TABLES {
             let of_table: Vec<Batch> = waiting.iter().filter(|it| it.table() == table).cloned().collect();
             let joined = Batch::concat(&of_table).map_or(of_table, |whole| vec![whole]);

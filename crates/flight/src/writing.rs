@@ -19,17 +19,19 @@ use crate::error::FlightError;
 use crate::facts::Facts;
 use crate::folder::{ABOUT, FlightFolder, PART};
 use crate::incident::{FlightIncident, FlightSpan, INCIDENT_SCHEMA};
+use crate::line::FlightLine;
 use crate::place;
 use crate::processes::Processes;
-use crate::ring;
+use crate::reads::FlightRead;
+use crate::ring::{self, RingNote};
 use crate::trigger::FlightTrigger;
 
 /// Tables that become Parquet files.
 const TABLES: [Table; 2] = [Table::GpuEvents, Table::SystemEvents];
 /// Tries to read a ring whose agent removes old rows meanwhile.
 const TRIES: u32 = 3;
-/// Most bytes of the kernel's lines, about: ten thousands of them.
-const KERNEL_LOG_LEN_MAX: usize = 8 << 20;
+/// Most bytes of such a file, about: ten thousands of lines of the kernel.
+const NOTES_LEN_MAX: usize = 8 << 20;
 
 /// What an incident is to be.
 #[derive(Debug, Clone)]
@@ -168,7 +170,8 @@ fn fill(order: &Order, part: &Path) -> Result<FlightIncident, FlightError> {
     let path = part.join("processes.json");
     let text = processes.json().map_err(|source| FlightError::Json { path: path.clone(), source })?;
     put_file(&path, &text)?;
-    let kernel_lines = put_kernel_log(order, part)?;
+    let kernel_lines = put_notes(order, &part.join("kernel.log"), "", FlightLine::written)?;
+    put_notes(order, &part.join("reads.csv"), FlightRead::HEAD, FlightRead::written)?;
     let facts = facts.into_inner();
     let had = facts.span();
     let (gpus, read_errors) = facts.into_parts();
@@ -198,19 +201,24 @@ fn fill(order: &Order, part: &Path) -> Result<FlightIncident, FlightError> {
     Ok(incident)
 }
 
-/// Writes what the kernel said meanwhile, if it said anything; answers the number of lines.
-fn put_kernel_log(order: &Order, part: &Path) -> Result<u64, FlightError> {
+/// Writes a file of what was noted beside the rows meanwhile, each as a text behind a head, if there is any; answers how many.
+fn put_notes<T: RingNote>(
+    order: &Order,
+    path: &Path,
+    head: &str,
+    written: fn(&T) -> String,
+) -> Result<u64, FlightError> {
     let FlightSpan { from_ns, to_ns } = order.asked;
-    let (mut text, mut count) = (String::new(), 0);
-    for line in ring::lines(read_beside(&place::ring(&order.directory))?, (from_ns, to_ns)) {
-        if text.len() >= KERNEL_LOG_LEN_MAX {
+    let (mut text, mut count) = (head.to_owned(), 0);
+    for note in ring::notes::<T>(read_beside(&place::ring(&order.directory))?, (from_ns, to_ns)) {
+        if text.len() >= NOTES_LEN_MAX {
             break;
         }
-        text.push_str(&line?.written());
+        text.push_str(&written(&note?));
         count += 1;
     }
     if count > 0 {
-        put_file(&part.join("kernel.log"), text.as_bytes())?;
+        put_file(path, text.as_bytes())?;
     }
     Ok(count)
 }

@@ -51,14 +51,14 @@ fn lines_of_the_kernel_lie_beside_the_rows() {
         trigger: Some(FlightTrigger::of_node("xid", "is no part of it", 0)),
     };
     let many: Vec<FlightLine> = (0..200).map(line).collect();
-    ring.append_lines(&many).unwrap();
-    ring.append_lines(&[]).unwrap();
+    ring.append_notes(&many).unwrap();
+    ring.append_notes::<FlightLine>(&[]).unwrap();
     ring.append(&row(1)).unwrap();
     drop(ring);
     disk.crash(1);
     let (_log, recovery) = Log::open(disk.clone(), LogConfig::default()).unwrap();
     let found: Vec<FlightLine> =
-        lines(recovery, (10 * SECOND_NS, 20 * SECOND_NS)).map(Result::unwrap).collect();
+        notes(recovery, (10 * SECOND_NS, 20 * SECOND_NS)).map(Result::unwrap).collect();
     let wanted: Vec<FlightLine> =
         (10..=20).map(|second| FlightLine { trigger: None, ..line(second) }).collect();
     assert_eq!(found, wanted);

@@ -394,6 +394,27 @@ fn what_root_dumps_is_the_owners_of_the_directory() {
 }
 
 #[test]
+fn readings_that_slow_down_are_a_trigger_and_a_file() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut worker = open(folder.path(), 0);
+    for second in 0..110 {
+        let ms = if second < 100 { 0.3 } else { 41.0 };
+        let gpu = "GPU-1".to_owned();
+        let read = FlightRead { at_ns: at(second).wall_ns, gpu, readings: 1, failed: 0, ms };
+        worker.take(Input::Reads(vec![read]), at(second));
+        sample(&mut worker, second..second + 1, 0);
+    }
+    worker.finish(at(110));
+    let found = incidents(folder.path());
+    let [incident] = &found[..] else { panic!("{found:?}") };
+    assert_eq!((incident.trigger.kind.as_str(), incident.triggers), ("reads_slowed", 1));
+    let path = FlightFolder::of(folder.path()).path(&incident.id).unwrap().join("reads.csv");
+    let text = std::fs::read_to_string(path).unwrap();
+    assert!(text.starts_with("at,gpu,readings,failed,ms\n2026-11-30T02:54:59Z,GPU-1,1,0,0.300\n"), "{text}");
+    assert!(text.lines().count() >= 103, "{text}");
+}
+
+#[test]
 fn names_of_processes_are_texts_in_a_file_and_nothing_else() {
     let folder = tempfile::tempdir().unwrap();
     let mut worker = open(folder.path(), 0);

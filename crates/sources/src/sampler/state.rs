@@ -120,7 +120,7 @@ const STEPS: u32 = 4;
 const BUCKETS: usize = 31 * STEPS as usize;
 
 /// Lateness of ticks, as a histogram with four buckets an octave, in nanoseconds.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Lateness(Vec<u64>);
 
 impl Lateness {
