@@ -3,6 +3,7 @@
 use std::ffi::OsStr;
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::mpsc::sync_channel;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -10,14 +11,17 @@ use gpuvitals_core::time::SECOND_NS;
 use gpuvitals_core::{Batch, Table, causes, clock};
 use gpuvitals_flight::{FlightError, FlightPlace, FlightRecorder, FlightSettings, FlightTerms};
 use gpuvitals_sources::attribution::Owners;
-use gpuvitals_sources::registry::Discovery;
 use gpuvitals_sources::sampler::{Sampler, SamplerConfig};
 use gpuvitals_sources::settings::Sampling;
+
+use crate::burst::{BURST_RATE, Bursts, FullSearch};
 
 /// How long to wait for rows before checking whether to end.
 const PATIENCE: Duration = Duration::from_millis(250);
 /// Between two looks at rows that workers would hand over later: one that hangs hands over nothing any more.
 const GATHER_NS: i64 = SECOND_NS;
+/// GPUs that wait to be sampled faster.
+const ASKED_MAX: usize = 64;
 
 /// What a flight recorder is opened with.
 pub(crate) struct FlightParts<'a> {
@@ -26,8 +30,8 @@ pub(crate) struct FlightParts<'a> {
     pub(crate) state_directory: Option<&'a OsStr>,
     pub(crate) sampling: &'a Sampling,
     pub(crate) owners: Arc<Owners>,
-    /// A full discovery, for a sampler of its own.
-    pub(crate) search: &'a dyn Fn() -> Discovery,
+    /// A full discovery, for samplers of its own.
+    pub(crate) search: FullSearch,
 }
 
 /// A flight recorder that runs, with the sampler of its own if it has one.
@@ -81,8 +85,27 @@ impl Flight {
         }
         let sampler = faster(parts);
         let terms = FlightTerms::new(parts.settings, &parts.sampling.node());
-        let terms = FlightTerms { is_faster: sampler.is_some(), ..terms };
+        let (asking, asked) = sync_channel(ASKED_MAX);
+        let is_fast = parts.settings.rate.max(parts.sampling.rate) >= BURST_RATE;
+        let bursts = Bursts {
+            asked,
+            search: Arc::clone(&parts.search),
+            config: parts.sampling.sampler(),
+            owners: Arc::clone(&parts.owners),
+            lasts_ns: terms.after_ns,
+        };
+        let terms = FlightTerms {
+            is_faster: sampler.is_some(),
+            triggered: Some(asking).filter(|_| !is_fast),
+            ..terms
+        };
         let recorder = Arc::new(FlightRecorder::start(place, terms)?);
+        if !is_fast {
+            let recorder = Arc::clone(&recorder);
+            // It ends with the recorder, and nobody waits for it: a driver that is sick may hold it up.
+            let thread = std::thread::Builder::new().name("flight-burst".to_owned());
+            thread.spawn(move || bursts.run(&recorder)).map_err(FlightError::Thread)?;
+        }
         let faster = sampler.map(|sampler| Faster::feed(sampler, &recorder)).transpose()?;
         let minutes = parts.settings.minutes;
         tracing::info!(directory = %directory.display(), minutes, "the flight recorder keeps the last minutes");

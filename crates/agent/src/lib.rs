@@ -5,6 +5,7 @@
 //! of them.
 
 mod arrivals;
+mod burst;
 mod error;
 mod flight;
 mod hooks;
@@ -40,6 +41,7 @@ use gpuvitals_sources::settings::{Attribution, Sampling};
 use tokio::runtime::Handle;
 
 use arrivals::Arrivals;
+use burst::FullSearch;
 use flight::{Flight, FlightParts};
 use hooks::{HookSocket, Jobs, KeptJobs};
 use kernel::KernelWatch;
@@ -125,16 +127,16 @@ impl Agent {
         let jobs = Arc::new(jobs.kept_in(state_directory.and_then(KeptJobs::below), Moment::now()));
         let hooks = HookSocket::open(settings, &machine, &jobs, runtime)?;
         let jobs = hooks.is_some().then_some(jobs);
-        let search = {
+        let search: FullSearch = {
             let (machine, drivers) = (machine.clone(), sampling.drivers.clone());
-            move || discover(&machine, &drivers, simulated)
+            Arc::new(move || discover(&machine, &drivers, simulated))
         };
         let flight = Flight::open(&FlightParts {
             settings: flight,
             state_directory,
             sampling,
             owners: Arc::clone(ownership.owners()),
-            search: &search,
+            search: Arc::clone(&search),
         });
         let node = Node::new(sampler, settings.exposition(interval)).publishing(publisher).told_of(jobs);
         let kernel = Arc::new(KernelWatch::new(machine.clone(), sampling.sampler().origin));
@@ -149,7 +151,7 @@ impl Agent {
         })?;
         let asking = attribution.ask(&ownership, &machine, found.processes).map_err(AgentError::Owners)?;
         let (stop_arrivals, arrivals_stopped) = sync_channel(0);
-        let arrivals = Arrivals::new(machine, search, found.findings, asking.tables());
+        let arrivals = Arrivals::new(machine, move || search(), found.findings, asking.tables());
         let watching = Arc::clone(&node);
         spawn("arrivals", move || arrivals.watch(&watching, &arrivals_stopped))?;
         let counts = Arc::new(AgentCounts::new(&sampling.node(), clock::now_ns(), beside));

@@ -1,6 +1,7 @@
 //! How a flight recorder works, and what it counts.
 
 use std::sync::atomic::{AtomicBool, AtomicU64};
+use std::sync::mpsc::SyncSender;
 
 use gpuvitals_core::time::{MINUTE_NS, SECOND_NS};
 
@@ -22,6 +23,8 @@ pub struct FlightTerms {
     pub rules: Vec<FlightRule>,
     /// Whether rows of GPUs come by [`FlightRecorder::take_faster`](crate::FlightRecorder::take_faster) alone, those that are looked at for triggers apart.
     pub is_faster: bool,
+    /// Who is told the keys of GPUs of which something is a trigger and which can still be read.
+    pub triggered: Option<SyncSender<String>>,
 }
 
 impl FlightTerms {
@@ -34,6 +37,7 @@ impl FlightTerms {
             keep: settings.keep,
             rules: settings.rules(),
             is_faster: false,
+            triggered: None,
         }
     }
 }

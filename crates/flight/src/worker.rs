@@ -90,7 +90,7 @@ pub(crate) struct Worker {
     reads: Vec<FlightRead>,
     slow: SlowReads,
     kernel_log: String,
-    /// When the first of them came, monotonic.
+    /// When the first of what waits came, monotonic.
     since_ns: i64,
     /// Incidents that are not over. The first is worked on, the last takes triggers.
     open: VecDeque<OpenIncident>,
@@ -364,6 +364,9 @@ impl Worker {
         } else if self.seen.len() < CAUSES_MAX {
             self.seen.insert(trigger.cause(), trigger.at_ns);
         }
+        if !is_repeat {
+            self.tell(&trigger);
+        }
         let after_ns = self.terms.after_ns;
         let open = self.open.back_mut().filter(|open| open.takes(&trigger, after_ns, is_repeat));
         if let Some(open) = open {
@@ -375,6 +378,15 @@ impl Worker {
             self.begin(trigger, now);
         }
         self.counts.triggers.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Tells who samples faster of the GPU of a trigger, unless it answers no more.
+    fn tell(&self, trigger: &FlightTrigger) {
+        let is_read = !matches!(trigger.kind.as_str(), "lost" | "stuck");
+        if let (Some(triggered), Some(gpu), true) = (&self.terms.triggered, &trigger.gpu, is_read) {
+            // If many wait already, more would tell nothing.
+            let _full = triggered.try_send(gpu.clone());
+        }
     }
 
     fn begin(&mut self, trigger: FlightTrigger, now: Moment) {

@@ -24,6 +24,7 @@ fn terms() -> FlightTerms {
         keep: 3,
         rules: Vec::new(),
         is_faster: false,
+        triggered: None,
     }
 }
 
@@ -412,6 +413,24 @@ fn readings_that_slow_down_are_a_trigger_and_a_file() {
     let text = std::fs::read_to_string(path).unwrap();
     assert!(text.starts_with("at,gpu,readings,failed,ms\n2026-11-30T02:54:59Z,GPU-1,1,0,0.300\n"), "{text}");
     assert!(text.lines().count() >= 103, "{text}");
+}
+
+#[test]
+fn who_samples_faster_is_told_of_gpus_that_can_be_read_once_for_each_cause() {
+    let folder = tempfile::tempdir().unwrap();
+    let (triggered, told) = std::sync::mpsc::sync_channel(1);
+    let place = FlightPlace::take(folder.path()).unwrap();
+    let terms = FlightTerms { triggered: Some(triggered), ..terms() };
+    let mut worker = Worker::open(place, terms, Arc::default(), at(0)).unwrap();
+    worker.take(line(1, Some("lost")), at(1));
+    worker.take(Input::Stuck("GPU-1".to_owned()), at(1));
+    worker.take(Input::Signal, at(1));
+    assert!(told.try_recv().is_err());
+    worker.take(line(2, Some("xid")), at(2));
+    assert_eq!(told.try_recv().as_deref(), Ok("GPU-1"));
+    worker.take(line(3, Some("xid")), at(3));
+    assert!(told.try_recv().is_err(), "the same again");
+    worker.finish(at(4));
 }
 
 #[test]
