@@ -63,6 +63,14 @@ pub enum FlightError {
         /// The directory.
         path: PathBuf,
     },
+    /// A file cannot have that name in an archive.
+    #[error(
+        "{name:?} is no name for a file of the archive: it takes printable ASCII without blanks, 100 bytes at most, each once"
+    )]
+    BundleName {
+        /// The name.
+        name: String,
+    },
     /// The system gives no thread.
     #[error("cannot start the thread of the flight recorder")]
     Thread(#[source] io::Error),

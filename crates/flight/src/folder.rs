@@ -72,6 +72,27 @@ impl FlightFolder {
         if is_id(id) { Ok(self.incidents.join(id)) } else { Err(FlightError::Unknown { id: id.to_owned() }) }
     }
 
+    /// The files of an incident that is whole, by name.
+    ///
+    /// # Errors
+    /// If there is none of this id, or its folder cannot be read.
+    pub fn files(&self, id: &str) -> Result<Vec<PathBuf>, FlightError> {
+        let folder = self.path(id)?;
+        if !folder.is_dir() {
+            return Err(FlightError::Unknown { id: id.to_owned() });
+        }
+        let mut files = Vec::new();
+        for entry in fs::read_dir(&folder).map_err(FlightError::io("list", &folder))? {
+            let entry = entry.map_err(FlightError::io("list", &folder))?;
+            // A link may lead anywhere.
+            if entry.file_type().is_ok_and(|kind| kind.is_file()) {
+                files.push(entry.path());
+            }
+        }
+        files.sort_unstable();
+        Ok(files)
+    }
+
     /// All incidents, the oldest first. What has no name of an incident is somebody else's and left out.
     ///
     /// # Errors

@@ -15,6 +15,7 @@
 //! [`dump`] makes an incident from the ring of an agent that runs, or that is dead: it reads the ring and changes nothing in it.
 //! What is in the files is specified in `docs/flight.md`.
 
+mod archive;
 mod error;
 mod facts;
 mod folder;
@@ -34,6 +35,7 @@ mod watch;
 mod worker;
 mod writing;
 
+pub use archive::{BundlePart, BundledFile, bundle};
 pub use error::FlightError;
 pub use folder::{FlightFolder, IncidentEntry, IncidentState};
 pub use incident::{FlightGpu, FlightIncident, FlightSpan, INCIDENT_SCHEMA, ReadError};

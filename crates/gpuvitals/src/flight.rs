@@ -1,20 +1,24 @@
 //! `gpuvitals flight`: the incidents that the flight recorder of this node keeps.
 
+mod bundle;
+mod words;
+
 use std::path::{Path, PathBuf};
 
 use clap::{Args, Subcommand};
 use gpuvitals_core::quantity::counted;
 use gpuvitals_core::time::{self, MINUTE_NS, SECOND_NS};
 use gpuvitals_flight::{
-    DumpTerms, FlightError, FlightFolder, FlightIncident, FlightTrigger, IncidentEntry, IncidentState,
+    DumpTerms, FlightFolder, FlightIncident, FlightTrigger, IncidentEntry, IncidentState,
 };
 use serde_json::{Value, json};
 
 use crate::agent::STATE_DIRECTORY;
 use crate::config::Config;
 use crate::failure::{Exit, Failure};
-use crate::table::{aligned, text};
+use crate::table::aligned;
 use crate::terminal::print;
+use words::{failure, safe};
 
 /// Errors of an incident that are shown; the file has all.
 const ERRORS_MAX: usize = 20;
@@ -25,6 +29,7 @@ const ERRORS_MAX: usize = 20;
   gpuvitals flight list
   gpuvitals flight show 20261130T031459Z-xid
   gpuvitals flight dump                     what the ring has now, also of an agent that is dead
+  gpuvitals flight bundle 20261130T031459Z-xid --run \"/usr/bin/nvidia-smi -q\"
   gpuvitals flight list --flight-dir /mnt/node-17/var/lib/gpuvitals/flight
 
 Docs: docs/flight.md.")]
@@ -53,6 +58,8 @@ enum FlightDeed {
     },
     /// Keep what the ring has now as an incident
     Dump,
+    /// Make an archive of an incident for a vendor's case
+    Bundle(bundle::Bundle),
 }
 
 /// Does it.
@@ -77,6 +84,7 @@ pub(crate) fn run(command: &FlightCommand, config: &Config) -> Result<(), Failur
             print(&if *json { pretty(&value_of(&incident)?)? } else { shown(&incident, &path) })
         }
         FlightDeed::Dump => dump(directory, config),
+        FlightDeed::Bundle(wanted) => bundle::run(wanted, &folder),
     }
 }
 
@@ -92,21 +100,6 @@ fn dump(directory: PathBuf, config: &Config) -> Result<(), Failure> {
     print(&shown(&incident, &path))
 }
 
-fn failure(error: FlightError) -> Failure {
-    match error {
-        FlightError::Io { action, path, source } => {
-            Failure::io(format!("cannot {action} {}", path.display()), source)
-        }
-        FlightError::Unknown { .. } | FlightError::NoRing { .. } => {
-            Failure::new(Exit::Usage, error.to_string())
-        }
-        FlightError::Json { .. } | FlightError::Later { .. } | FlightError::Batch(_) => {
-            Failure::caused(Exit::Data, "cannot read the incident", error)
-        }
-        _ => Failure::caused(Exit::Io, "cannot use the flight recorder", error),
-    }
-}
-
 fn value_of(incident: &FlightIncident) -> Result<Value, Failure> {
     serde_json::to_value(incident).map_err(|error| Failure::caused(Exit::Bug, "cannot write JSON", error))
 }
@@ -115,11 +108,6 @@ fn pretty(value: &Value) -> Result<String, Failure> {
     let text = serde_json::to_string_pretty(value);
     text.map(|text| format!("{text}\n"))
         .map_err(|error| Failure::caused(Exit::Bug, "cannot write JSON", error))
-}
-
-/// A text that is shown on a terminal, whoever wrote it.
-fn safe(words: &str) -> String {
-    text(&words.into())
 }
 
 /// What can be said of an incident in a line.

@@ -61,6 +61,17 @@ fn the_last_minutes_outlive_a_kill_and_a_signal_keeps_them() {
     let shown = flight(&directory, &["show", id]);
     assert!(shown.starts_with("n1: SIGUSR1 asked for it at "), "{shown}");
 
+    let archive = node.path("case.tar");
+    let target = archive.to_str().unwrap();
+    let listed = flight(&directory, &["bundle", id, "--output", target, "--run", "/bin/echo so it is"]);
+    assert!(
+        listed.contains(&format!("{id}/incident.json")) && listed.contains("/tool-1-echo.txt"),
+        "{listed}"
+    );
+    let bytes = std::fs::read(&archive).unwrap();
+    let said = b"$ /bin/echo so it is\nso it is\n";
+    assert!(bytes.windows(said.len()).any(|window| window == said));
+
     // The ring outlives the agent, and the next one keeps what the kill would have cost, and begins nothing twice.
     agent.process.kill();
     let dumped = flight(&directory, &["dump"]);

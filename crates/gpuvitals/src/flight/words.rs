@@ -1,0 +1,27 @@
+//! What is said of the files of a flight recorder.
+
+use gpuvitals_flight::FlightError;
+
+use crate::failure::{Exit, Failure};
+use crate::table::text;
+
+/// Why something cannot be done.
+pub(super) fn failure(error: FlightError) -> Failure {
+    match error {
+        FlightError::Io { action, path, source } => {
+            Failure::io(format!("cannot {action} {}", path.display()), source)
+        }
+        FlightError::Unknown { .. } | FlightError::NoRing { .. } | FlightError::BundleName { .. } => {
+            Failure::new(Exit::Usage, error.to_string())
+        }
+        FlightError::Json { .. } | FlightError::Later { .. } | FlightError::Batch(_) => {
+            Failure::caused(Exit::Data, "cannot read the incident", error)
+        }
+        _ => Failure::caused(Exit::Io, "cannot use the flight recorder", error),
+    }
+}
+
+/// A text that is shown on a terminal, whoever wrote it.
+pub(super) fn safe(words: &str) -> String {
+    text(&words.into())
+}
