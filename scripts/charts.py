@@ -154,8 +154,8 @@ def safe(name, values, parts):
         wanted = {"/var/lib/kubelet/pod-resources"} if vendor and pod_resources else set()
         if wanted and spec.get("hostPID", False):
             wanted.add("/var/log/containers")
-        spool = values.get("agent", {}).get("spool", {}).get("hostPath")
-        equal(f"{where}: directories of the host", host_paths, wanted | ({spool} if vendor and spool else set()))
+        own_paths = {values.get("agent", {}).get(name, {}).get("hostPath") for name in ("spool", "flight")} - {None, ""}
+        equal(f"{where}: directories of the host", host_paths, wanted | (own_paths if vendor else set()))
         for container in spec["containers"]:
             rights = container["securityContext"]
             equal(f"{where}: privileged", rights.get("privileged", False), is_privileged)
