@@ -16,6 +16,7 @@
 //! What is in the files is specified in `docs/flight.md`.
 
 mod archive;
+mod conditions;
 mod error;
 mod facts;
 mod folder;

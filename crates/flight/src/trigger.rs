@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 /// Something that happened on a node, or that somebody asked for.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct FlightTrigger {
-    /// `xid`, `ecc`, `ras`, `throttle`, `lost`, `stuck`, `reset`, `reads_slowed`, `threshold`, `ended`, `signal` or `dump`.
+    /// `xid`, `ecc`, `ras`, `throttle`, `lost`, `stuck`, `reset`, `reads_slowed`, `finding`, `threshold`, `ended`, `signal` or `dump`.
     pub kind: String,
     /// Key of the GPU; none: it is about the node.
     pub gpu: Option<String>,
@@ -13,7 +13,7 @@ pub struct FlightTrigger {
     pub code: Option<i64>,
     /// What happened, in words.
     pub detail: String,
-    /// The rule of a `threshold`, as it stands in the settings.
+    /// The rule of a `threshold`, as it stands in the settings; the kind of a `finding`.
     pub rule: Option<String>,
     /// When, nanoseconds UTC since 1970.
     pub at_ns: i64,

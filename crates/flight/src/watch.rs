@@ -11,6 +11,7 @@ use gpuvitals_core::throttle::{Residency, ThrottleColumns};
 use gpuvitals_core::time::SECOND_NS;
 use gpuvitals_core::{Batch, MetricId, Table};
 
+use crate::conditions::{ConditionColumns, Conditions};
 use crate::rule::FlightRule;
 use crate::trigger::{Cause, FlightTrigger};
 
@@ -32,6 +33,7 @@ pub(crate) struct Watched {
 pub(crate) struct Watch {
     rules: Vec<FlightRule>,
     events: HealthEvents,
+    conditions: Conditions,
     gpus: HashMap<Arc<str>, WatchedGpu>,
 }
 
@@ -57,7 +59,12 @@ struct WatchedRule {
 
 impl Watch {
     pub(crate) fn new(rules: Vec<FlightRule>) -> Self {
-        Self { rules, events: HealthEvents::default(), gpus: HashMap::new() }
+        Self {
+            rules,
+            events: HealthEvents::default(),
+            conditions: Conditions::default(),
+            gpus: HashMap::new(),
+        }
     }
 
     /// The triggers in a batch, and the causes that hold in it.
@@ -71,6 +78,7 @@ impl Watch {
         watched.triggers.extend(events.filter_map(of_event));
         let Ok(keys) = RowKeys::of(batch.records(), batch.table()) else { return watched };
         let (throttle, blanks) = (ThrottleColumns::of(batch.records()), Blanks::of(batch));
+        let judged = ConditionColumns::of(batch);
         let columns: Vec<_> = self
             .rules
             .iter()
@@ -89,6 +97,11 @@ impl Watch {
             }
             let slowed = gpu.slowed(&throttle, row, at_ns);
             watched.triggers.extend(slowed.map(|detail| of_gpu("throttle", key, detail, at_ns)));
+            let begun = self.conditions.look(key, &judged, row, at_ns);
+            watched.triggers.extend(begun.into_iter().map(|(kind, detail)| FlightTrigger {
+                rule: Some(kind.to_owned()),
+                ..of_gpu("finding", key, detail, at_ns)
+            }));
             for ((rule, state), (value, other)) in self.rules.iter().zip(&mut gpu.rules).zip(&columns) {
                 if state.fires(rule, [value_of(value.as_ref(), row), value_of(other.as_ref(), row)], at_ns) {
                     let detail = state.detail(rule);
@@ -292,6 +305,22 @@ mod tests {
             rows(20, &[Some(slowdown.as_slice())]),
         ];
         assert_eq!(found(&[], &later), [at("throttle", 0), at("throttle", 20)]);
+    }
+
+    #[test]
+    fn a_critical_condition_that_begins_is_a_trigger_and_one_that_was_so_is_none() {
+        let well: Option<&[(&str, f64)]> = Some(&[("power_w", 300.0), ("remapped_rows_failed", 0.0)]);
+        let failed: Option<&[(&str, f64)]> = Some(&[("power_w", 300.0), ("remapped_rows_failed", 1.0)]);
+        let unread: Option<&[(&str, f64)]> = Some(&[("power_w", 300.0)]);
+        let begun =
+            [rows(0, &[well]), rows(200, &[unread, failed, unread, failed]), rows(300, &[well, failed])];
+        assert_eq!(found(&[], &begun), [at("finding", 201), at("finding", 301)]);
+        assert!(found(&[], &[rows(0, &[failed]), rows(200, &[failed])]).is_empty());
+        let mut watch = Watch::new(Vec::new());
+        assert!(watch.look(&rows(0, &[well])).triggers.is_empty());
+        let triggers = watch.look(&rows(200, &[failed])).triggers;
+        assert_eq!(triggers[0].rule.as_deref(), Some("row_remap_failed"));
+        assert_eq!(triggers[0].detail, "a memory row could not be replaced: the board is due for exchange");
     }
 
     #[test]
