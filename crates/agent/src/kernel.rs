@@ -39,7 +39,7 @@ const DETAIL_LEN_MAX: usize = 240;
 pub(crate) struct KernelWatch {
     machine: Machine,
     origin: Origin,
-    heard: Mutex<Heard>,
+    heard: Mutex<HeardLines>,
 }
 
 /// What has come of them since the last look.
@@ -54,7 +54,7 @@ pub(crate) struct KernelNews {
 }
 
 #[derive(Debug, Default)]
-struct Heard {
+struct HeardLines {
     is_up: bool,
     news: Option<String>,
     waiting: VecDeque<KernelLine>,
@@ -80,7 +80,7 @@ impl KernelWatch {
         Self { machine, origin, heard: Mutex::default() }
     }
 
-    fn heard(&self) -> MutexGuard<'_, Heard> {
+    fn heard(&self) -> MutexGuard<'_, HeardLines> {
         self.heard.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -206,7 +206,7 @@ impl KernelWatch {
     }
 }
 
-impl Heard {
+impl HeardLines {
     /// The event of a line about a GPU, unless the same was one just now. XIDs wait until it is known whether the driver counts them.
     fn event(&mut self, line: &KernelLine, gpu: Arc<Identity>, now: Moment) -> Option<GpuEvent> {
         let key = gpu.key()?;

@@ -12,11 +12,11 @@ use gpuvitals_sources::sampler::WorkerStats;
 /// Looks at the counts of the workers: at one sample a second the difference of two looks is one reading.
 #[derive(Debug, Default)]
 pub(crate) struct ReadTimes {
-    before: HashMap<(Driver, Arc<str>), Counted>,
+    before: HashMap<(Driver, Arc<str>), CountedReads>,
 }
 
 #[derive(Debug, Clone, Copy, Default)]
-struct Counted {
+struct CountedReads {
     ticks: u64,
     read_ns: u64,
     failed: u64,
@@ -28,7 +28,7 @@ impl ReadTimes {
         let (mut found, mut seen) = (Vec::new(), HashMap::with_capacity(self.before.len()));
         for worker in workers.iter().filter(|worker| worker.table == Table::GpuEvents) {
             let failed = worker.failures.iter().map(|(_, count)| count).sum();
-            let counted = Counted { ticks: worker.ticks, read_ns: worker.read_ns, failed };
+            let counted = CountedReads { ticks: worker.ticks, read_ns: worker.read_ns, failed };
             let Some(first) = worker.targets.first() else { continue };
             let name = (worker.driver, Arc::clone(first));
             let before = self.before.get(&name).copied();

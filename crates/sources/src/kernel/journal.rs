@@ -28,7 +28,7 @@ const CHUNK_LEN: usize = 16 << 10;
 
 /// The kernel's lines from now on. The program is ended when this is dropped.
 #[derive(Debug)]
-pub(super) struct Journal {
+pub(super) struct JournalLog {
     child: Child,
     pipe: PipeReader,
     chunk: Vec<u8>,
@@ -37,7 +37,7 @@ pub(super) struct Journal {
     is_too_long: bool,
 }
 
-impl Journal {
+impl JournalLog {
     /// Follows it.
     ///
     /// # Errors
@@ -133,7 +133,7 @@ impl Journal {
     }
 }
 
-impl Drop for Journal {
+impl Drop for JournalLog {
     fn drop(&mut self) {
         if matches!(self.child.try_wait(), Ok(None)) {
             let _reached = rustix::process::kill_process_group(Pid::from_child(&self.child), Signal::KILL);
@@ -185,7 +185,7 @@ mod tests {
         let script = r#"echo '{"old":1}'; head -c 200000 /dev/zero | tr '\0' x; echo
 echo '{"_TRANSPORT":"kernel","SYSLOG_FACILITY":"0","MESSAGE":"NVRM: a","_KERNEL_DEVICE":"+pci:0000:3b:00.0"}'
 exec sleep 1000"#;
-        let mut journal = Journal::run(&program(folder.path(), script), Duration::from_secs(20)).unwrap();
+        let mut journal = JournalLog::run(&program(folder.path(), script), Duration::from_secs(20)).unwrap();
         let mut reads = std::iter::from_fn(|| Some(journal.next(Duration::from_secs(20)).unwrap()));
         let record = reads.by_ref().take(1_000).flatten().next().unwrap();
         assert_eq!((record.facility, record.text.as_str()), (0, "NVRM: a"));
@@ -197,7 +197,7 @@ exec sleep 1000"#;
         let folder = tempfile::tempdir().unwrap();
         for script in ["exec sleep 1000", "exit 1"] {
             let program = program(folder.path(), script);
-            let why = Journal::run(&program, Duration::from_millis(200)).unwrap_err();
+            let why = JournalLog::run(&program, Duration::from_millis(200)).unwrap_err();
             assert!(why.contains("systemd-journal"), "{script}: {why}");
         }
     }

@@ -4,7 +4,7 @@ use super::line::{KernelKind, KernelLine, address_at, address_of};
 use super::record::KernelRecord;
 
 /// A kind of line.
-struct Pattern {
+struct LinePattern {
     kind: KernelKind,
     /// How it begins: by one of these. After `@` comes a PCI address: a line may begin with the name of a program, and end with that of a
     /// file, but neither has room for both.
@@ -23,13 +23,13 @@ const MACHINE: &[&str] = &["mce: [Hardware Error]", "[Hardware Error]", "{", "ED
 const KILLED: &[&str] = &["Out of memory: Kill", "Memory cgroup out of memory: Kill", "oom-kill:constraint="];
 
 /// The first that fits counts.
-const PATTERNS: &[Pattern] = &[
+const PATTERNS: &[LinePattern] = &[
     grave(KernelKind::Xid, &["NVRM: Xid ("], &[]),
     grave(KernelKind::Lost, &["NVRM: GPU @", "NVRM: The NVIDIA GPU @"], &["fallen off the bus"]),
     grave(KernelKind::Ras, AMD, &["uncorrectable hardware error("]),
     // Without "new" it is a count since the driver's start, which is written again whenever somebody reads it.
     grave(KernelKind::Ras, AMD, &["new uncorrectable hardware errors detected"]),
-    Pattern {
+    LinePattern {
         lacks: &["no uncorrectable", "no correctable"],
         ..mild(KernelKind::Ras, AMD, &["correctable hardware errors detected"])
     },
@@ -53,15 +53,23 @@ const PATTERNS: &[Pattern] = &[
     mild(KernelKind::OutOfMemory, &["Killed process "], &["total-vm:"]),
 ];
 
-const fn mild(kind: KernelKind, begins: &'static [&'static str], has: &'static [&'static str]) -> Pattern {
-    Pattern { kind, begins, has, lacks: &[], is_grave: false }
+const fn mild(
+    kind: KernelKind,
+    begins: &'static [&'static str],
+    has: &'static [&'static str],
+) -> LinePattern {
+    LinePattern { kind, begins, has, lacks: &[], is_grave: false }
 }
 
-const fn grave(kind: KernelKind, begins: &'static [&'static str], has: &'static [&'static str]) -> Pattern {
-    Pattern { is_grave: true, ..mild(kind, begins, has) }
+const fn grave(
+    kind: KernelKind,
+    begins: &'static [&'static str],
+    has: &'static [&'static str],
+) -> LinePattern {
+    LinePattern { is_grave: true, ..mild(kind, begins, has) }
 }
 
-impl Pattern {
+impl LinePattern {
     fn fits(&self, text: &str) -> bool {
         let is_begin = |begin: &&str| match begin.strip_suffix('@') {
             Some(_) => address_after(begin, text).is_some(),

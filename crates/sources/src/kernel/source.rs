@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use gpuvitals_core::clock::Moment;
 
-use super::journal::Journal;
+use super::journal::JournalLog;
 use super::kmsg::Kmsg;
 use super::limit::LineLimit;
 use super::line::KernelLine;
@@ -15,15 +15,15 @@ use crate::machine::Machine;
 /// The kernel's lines about GPUs and what they need, from now on.
 #[derive(Debug)]
 pub struct KernelLog {
-    source: Source,
+    source: LineSource,
     limit: LineLimit,
     limited: u64,
 }
 
 #[derive(Debug)]
-enum Source {
+enum LineSource {
     Kmsg(Kmsg),
-    Journal(Journal),
+    Journal(JournalLog),
 }
 
 impl KernelLog {
@@ -35,20 +35,22 @@ impl KernelLog {
         let path = machine.dev.join("kmsg");
         let of = |source| Self { source, limit: LineLimit::default(), limited: 0 };
         let why = match Kmsg::open(&path) {
-            Ok(kmsg) => return Ok(of(Source::Kmsg(kmsg))),
+            Ok(kmsg) => return Ok(of(LineSource::Kmsg(kmsg))),
             Err(error) => format!("{} cannot be read ({error}), which CAP_SYSLOG allows", path.display()),
         };
         if machine.is_captured() {
             return Err(why);
         }
-        Journal::open().map(|journal| of(Source::Journal(journal))).map_err(|other| format!("{why}; {other}"))
+        JournalLog::open()
+            .map(|journal| of(LineSource::Journal(journal)))
+            .map_err(|other| format!("{why}; {other}"))
     }
 
     /// Its name: `kmsg` or `journal`.
     pub fn name(&self) -> &'static str {
         match self.source {
-            Source::Kmsg(_) => "kmsg",
-            Source::Journal(_) => "journal",
+            LineSource::Kmsg(_) => "kmsg",
+            LineSource::Journal(_) => "journal",
         }
     }
 
@@ -58,8 +60,8 @@ impl KernelLog {
     /// If no line can come any more.
     pub fn next(&mut self, patience: Duration) -> io::Result<Option<KernelLine>> {
         let record = match &mut self.source {
-            Source::Kmsg(kmsg) => kmsg.next(patience)?,
-            Source::Journal(journal) => journal.next(patience)?,
+            LineSource::Kmsg(kmsg) => kmsg.next(patience)?,
+            LineSource::Journal(journal) => journal.next(patience)?,
         };
         let now = Moment::now();
         let Some(line) = record.and_then(|record| line_of(record, now.wall_ns)) else { return Ok(None) };
@@ -73,8 +75,8 @@ impl KernelLog {
     /// Lines that are missing: overwritten before they were read, or too many of a device at once.
     pub fn lost(&self) -> u64 {
         let overwritten = match &self.source {
-            Source::Kmsg(kmsg) => kmsg.lost(),
-            Source::Journal(_) => 0,
+            LineSource::Kmsg(kmsg) => kmsg.lost(),
+            LineSource::Journal(_) => 0,
         };
         overwritten.saturating_add(self.limited)
     }
