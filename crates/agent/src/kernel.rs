@@ -86,17 +86,20 @@ impl KernelWatch {
 
     /// Reads lines until the other end of `stop` is dropped, or no more can come.
     pub(crate) fn watch(&self, stop: &Receiver<()>) {
-        let mut log = match KernelLog::open(&self.machine) {
+        let is_wanted = || stop.try_recv() != Err(TryRecvError::Disconnected);
+        let mut log = match KernelLog::open(&self.machine, &is_wanted) {
             Ok(log) => log,
             Err(why) => {
-                tracing::info!(why, "the kernel's lines are not read");
+                if is_wanted() {
+                    tracing::info!(why, "the kernel's lines are not read");
+                }
                 self.heard().news = Some(why);
                 return;
             }
         };
         tracing::info!(source = log.name(), "the kernel's lines are read");
         self.began(log.name());
-        while stop.try_recv() != Err(TryRecvError::Disconnected) {
+        while is_wanted() {
             let line = match log.next(PATIENCE) {
                 Ok(line) => line,
                 Err(error) => {

@@ -58,7 +58,7 @@ fn lines_of_the_kernel_lie_beside_the_rows() {
     disk.crash(1);
     let (_log, recovery) = Log::open(disk.clone(), LogConfig::default()).unwrap();
     let found: Vec<FlightLine> =
-        notes(recovery, (10 * SECOND_NS, 20 * SECOND_NS)).map(Result::unwrap).collect();
+        notes::<FlightLine>(recovery, (10 * SECOND_NS, 20 * SECOND_NS)).map(Result::unwrap).collect();
     let wanted: Vec<FlightLine> =
         (10..=20).map(|second| FlightLine { trigger: None, ..line(second) }).collect();
     assert_eq!(found, wanted);

@@ -22,6 +22,8 @@ const PROGRAMS: [&str; 2] = ["/usr/bin/journalctl", "/bin/journalctl"];
 const ARGUMENTS: [&str; 6] = ["--dmesg", "--follow", "--output=json", "--lines=1", "--all", "--quiet"];
 /// How long that first line may take.
 const PROOF: Duration = Duration::from_secs(5);
+/// Between two looks at whether anybody still waits for it.
+const LOOK: Duration = Duration::from_millis(250);
 /// Longest line that is read.
 const LINE_LEN_MAX: usize = 64 << 10;
 const CHUNK_LEN: usize = 16 << 10;
@@ -38,16 +40,16 @@ pub(super) struct JournalLog {
 }
 
 impl JournalLog {
-    /// Follows it.
+    /// Follows it, if it answers while it is wanted.
     ///
     /// # Errors
     /// Why it cannot be followed, as a sentence without its full stop.
-    pub(super) fn open() -> Result<Self, String> {
+    pub(super) fn open(is_wanted: &dyn Fn() -> bool) -> Result<Self, String> {
         let program = PROGRAMS.iter().find_map(find_tool).ok_or("journalctl is not installed")?;
-        Self::run(&program, PROOF)
+        Self::run(&program, PROOF, is_wanted)
     }
 
-    fn run(program: &Path, proof: Duration) -> Result<Self, String> {
+    fn run(program: &Path, proof: Duration, is_wanted: &dyn Fn() -> bool) -> Result<Self, String> {
         let name = program.display();
         let mut journal =
             Self::start(program).map_err(|error| format!("{name} cannot be started: {error}"))?;
@@ -56,9 +58,9 @@ impl JournalLog {
         loop {
             let left_ns = until_ns.saturating_sub(Moment::now().mono_ns);
             let left = Duration::from_nanos(u64::try_from(left_ns).unwrap_or(0));
-            match journal.line(left) {
+            match journal.line(left.min(LOOK)) {
                 Ok(Some(_)) => return Ok(journal),
-                Ok(None) if !left.is_zero() => {}
+                Ok(None) if !left.is_zero() && is_wanted() => {}
                 Ok(None) | Err(_) => {
                     return Err(format!(
                         "{name} shows no line of the kernel: this user is perhaps not in the group systemd-journal"
@@ -185,7 +187,8 @@ mod tests {
         let script = r#"echo '{"old":1}'; head -c 200000 /dev/zero | tr '\0' x; echo
 echo '{"_TRANSPORT":"kernel","SYSLOG_FACILITY":"0","MESSAGE":"NVRM: a","_KERNEL_DEVICE":"+pci:0000:3b:00.0"}'
 exec sleep 1000"#;
-        let mut journal = JournalLog::run(&program(folder.path(), script), Duration::from_secs(20)).unwrap();
+        let mut journal =
+            JournalLog::run(&program(folder.path(), script), Duration::from_secs(20), &|| true).unwrap();
         let mut reads = std::iter::from_fn(|| Some(journal.next(Duration::from_secs(20)).unwrap()));
         let record = reads.by_ref().take(1_000).flatten().next().unwrap();
         assert_eq!((record.facility, record.text.as_str()), (0, "NVRM: a"));
@@ -197,9 +200,18 @@ exec sleep 1000"#;
         let folder = tempfile::tempdir().unwrap();
         for script in ["exec sleep 1000", "exit 1"] {
             let program = program(folder.path(), script);
-            let why = JournalLog::run(&program, Duration::from_millis(200)).unwrap_err();
+            let why = JournalLog::run(&program, Duration::from_millis(200), &|| true).unwrap_err();
             assert!(why.contains("systemd-journal"), "{script}: {why}");
         }
+    }
+
+    #[test]
+    fn nobody_waits_for_an_answer_that_is_not_wanted_any_more() {
+        let folder = tempfile::tempdir().unwrap();
+        let program = program(folder.path(), "exec sleep 1000");
+        let began_ns = Moment::now().mono_ns;
+        assert!(JournalLog::run(&program, Duration::from_hours(1), &|| false).is_err());
+        assert!(Moment::now().mono_ns - began_ns < 60_000_000_000);
     }
 
     #[test]

@@ -27,11 +27,11 @@ enum LineSource {
 }
 
 impl KernelLog {
-    /// Of a machine. It may wait for some seconds until the journal has answered.
+    /// Of a machine. It may wait for some seconds until the journal has answered, as long as it is wanted.
     ///
     /// # Errors
     /// Why there is none, and what gives one.
-    pub fn open(machine: &Machine) -> Result<Self, String> {
+    pub fn open(machine: &Machine, is_wanted: &dyn Fn() -> bool) -> Result<Self, String> {
         let path = machine.dev.join("kmsg");
         let of = |source| Self { source, limit: LineLimit::default(), limited: 0 };
         let why = match Kmsg::open(&path) {
@@ -41,7 +41,7 @@ impl KernelLog {
         if machine.is_captured() {
             return Err(why);
         }
-        JournalLog::open()
+        JournalLog::open(is_wanted)
             .map(|journal| of(LineSource::Journal(journal)))
             .map_err(|other| format!("{why}; {other}"))
     }
