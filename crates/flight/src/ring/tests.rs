@@ -56,6 +56,9 @@ fn lines_of_the_kernel_lie_beside_the_rows() {
     ring.append(&row(1)).unwrap();
     drop(ring);
     disk.crash(1);
+    let (ring, before) = Ring::open(disk.clone(), MINUTE_NS, LogConfig::default()).unwrap();
+    assert_eq!(before.cut_ns, Some(SECOND_NS), "of rows alone");
+    drop(ring);
     let (_log, recovery) = Log::open(disk.clone(), LogConfig::default()).unwrap();
     let found: Vec<FlightLine> =
         notes::<FlightLine>(recovery, (10 * SECOND_NS, 20 * SECOND_NS)).map(Result::unwrap).collect();

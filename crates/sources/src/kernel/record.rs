@@ -36,7 +36,7 @@ fn unescaped(text: &[u8]) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text;
     while let Some((&first, others)) = rest.split_first() {
-        let escaped = rest.strip_prefix(br"\x").and_then(|rest| rest.split_first_chunk::<2>());
+        let escaped = rest.strip_prefix(br"\x").and_then(<[u8]>::split_first_chunk::<2>);
         let escaped = escaped.and_then(|(digits, rest)| Some((hexadecimal(*digits)?, rest)));
         let (byte, after) = escaped.unwrap_or((first, others));
         bytes.push(byte);
