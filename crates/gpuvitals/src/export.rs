@@ -124,7 +124,7 @@ fn marks(flags: &ExportFlags, out: &mut dyn Write) -> Result<String, Failure> {
     for mark in marks_of(&flags.recording).map_err(unreadable)? {
         let mark = mark.map_err(unreadable)?;
         let time = time::format(mark.timestamp_ns);
-        writeln!(out, "{time},{},{}", mark.monotonic_ns, quoted(&mark.text)).map_err(failed)?;
+        writeln!(out, "{time},{},{}", mark.monotonic_ns, quoted(&mark.content.text)).map_err(failed)?;
         count += 1;
     }
     Ok(counted(count, "mark"))

@@ -17,7 +17,7 @@ use clap::builder::BoolishValueParser;
 use gpuvitals_analysis::summary::Summary;
 use gpuvitals_core::{AbsenceReason, Table};
 use gpuvitals_record::{
-    Arguments, MARK_SOCKET_VARIABLE, MarkSocket, RecordError, RecordReport, Recorded, Recorder,
+    Arguments, MARK_SOCKET_VARIABLE, MarkContent, MarkSocket, RecordError, RecordReport, Recorded, Recorder,
     RecorderConfig, RunFacts, send_mark,
 };
 use gpuvitals_settings::Override;
@@ -94,11 +94,37 @@ pub(crate) struct Repair {
 /// `gpuvitals mark`
 #[derive(Debug, Args)]
 pub(crate) struct Mark {
-    /// The event of this moment
-    text: String,
+    /// The event of this moment [default: what the flags say]
+    #[arg(required_unless_present_any = ["phase", "step", "value"])]
+    text: Option<String>,
+    /// The phase that begins: load, warm-up, checkpoint; an empty one ends the phase before it
+    #[arg(long, value_name = "NAME")]
+    phase: Option<String>,
+    /// Number of the step that begins
+    #[arg(long, value_name = "N")]
+    step: Option<i64>,
+    /// A value of this moment: tokens=8192, loss=2.31
+    #[arg(long, value_name = "NAME=NUMBER", value_parser = named_value)]
+    value: Option<(String, f64)>,
     /// Socket of the recording; set for programs that are recorded
     #[arg(long, env = MARK_SOCKET_VARIABLE, value_name = "PATH")]
-    socket: PathBuf,
+    socket: Option<PathBuf>,
+}
+
+/// A name and a number.
+fn named_value(text: &str) -> Result<(String, f64), String> {
+    let form = || format!("{text:?} needs the form NAME=NUMBER, as tokens=8192");
+    let (name, number) = text.split_once('=').filter(|(name, _)| !name.is_empty()).ok_or_else(form)?;
+    let number = number.trim().parse::<f64>().ok().filter(|number| number.is_finite()).ok_or_else(form)?;
+    Ok((name.to_owned(), number))
+}
+
+impl Mark {
+    fn content(&self) -> MarkContent {
+        let (value_name, value) = self.value.clone().unzip();
+        let text = self.text.clone().unwrap_or_default();
+        MarkContent { text, phase: self.phase.clone(), step: self.step, value_name, value }
+    }
 }
 
 impl Record {
@@ -295,10 +321,20 @@ pub(crate) fn repair(flags: &Repair) -> Result<(), Failure> {
 /// Sets a mark in the recording of this program.
 ///
 /// # Errors
-/// If nobody listens at the socket.
+/// If this program is not recorded, or nobody listens at the socket.
 pub(crate) fn mark(flags: &Mark) -> Result<(), Failure> {
-    send_mark(&flags.socket, &flags.text).map_err(|error| {
-        let text = format!("no recording listens at {}", flags.socket.display());
+    let Some(socket) = &flags.socket else {
+        let text = format!(
+            "no recording is told by {MARK_SOCKET_VARIABLE}: run the program with `gpuvitals record -- CMD`, or give \
+             the --socket that `gpuvitals record` prints"
+        );
+        return Err(Failure::new(Exit::Usage, text));
+    };
+    send_mark(socket, flags.content()).map_err(|error| {
+        let text = format!(
+            "no recording listens at {}: it has ended, or `gpuvitals record` has yet to be started",
+            socket.display()
+        );
         Failure::caused(Exit::Unavailable, text, error)
     })
 }

@@ -33,6 +33,7 @@ mod error;
 mod gpu_rows;
 mod journal;
 mod layout;
+mod mark;
 mod marks;
 mod part;
 mod perfetto;
@@ -51,7 +52,8 @@ pub use compare::{
 pub use data::Data;
 pub use entry::{pack, unpack};
 pub use error::RecordError;
-pub use marks::{MARK_LEN_MAX, MARKS_MAX, RecordedMark, RecordedMarks};
+pub use mark::{MARK_LEN_MAX, MarkContent};
+pub use marks::{MARKS_MAX, RecordedMark, RecordedMarks};
 pub use perfetto::{PerfettoError, PerfettoTotals, write_perfetto};
 pub use recorder::{Progress, Recorded, Recorder, RecorderConfig, RepairedRecording, repair};
 pub use report::{RecordReport, RecordedGpu, kept_share};

@@ -1,7 +1,7 @@
 //! Marks: events that a program reports (a phase, a step, a kernel), with the time on both clocks.
 //!
 //! They are kept in a journal of their own (`unfinished/marks.rows`) whose payload is
-//! `timestamp_ns i64 | monotonic_ns i64 | text`, and become `marks.parquet` at the end.
+//! `timestamp_ns i64 | monotonic_ns i64 | the bytes of a mark` (`mark.rs`), and become `marks.parquet` at the end.
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -9,9 +9,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::vec::IntoIter;
 
 use arrow_array::cast::AsArray as _;
-use arrow_array::types::Int64Type;
-use arrow_array::{ArrayRef, Int64Array, RecordBatch, StringArray};
-use arrow_schema::{ArrowError, DataType, Field, Schema};
+use arrow_array::types::{Float64Type, Int64Type};
+use arrow_array::{Array as _, ArrayRef, Float64Array, Int64Array, PrimitiveArray, RecordBatch, StringArray};
+use arrow_schema::{ArrowError, DataType, Field, Schema, SchemaRef};
 use gpuvitals_core::batch::{MONOTONIC_COLUMN, TIMESTAMP_COLUMN};
 use gpuvitals_core::clock::Moment;
 use gpuvitals_log::Fresh;
@@ -22,24 +22,28 @@ use parquet::file::metadata::KeyValue;
 use crate::error::RecordError;
 use crate::journal::{Journal, Records};
 use crate::layout::properties;
+use crate::mark::MarkContent;
 use crate::part;
 
-/// Longest text of a mark, in bytes; longer ones are cut.
-pub const MARK_LEN_MAX: usize = 1_024;
 /// Most marks of a recording; later ones are counted and dropped.
 pub const MARKS_MAX: u64 = 1_000_000;
 /// Rows of a row group of `marks.parquet`.
 const GROUP_ROWS: usize = 16_384;
+const TEXT_COLUMN: &str = "text";
+const PHASE_COLUMN: &str = "phase";
+const STEP_COLUMN: &str = "step";
+const VALUE_NAME_COLUMN: &str = "value_name";
+const VALUE_COLUMN: &str = "value";
 
 /// A mark of a recording.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct RecordedMark {
     /// When it was set, nanoseconds UTC since 1970.
     pub timestamp_ns: i64,
     /// The same moment on the kernel's monotonic clock.
     pub monotonic_ns: i64,
     /// What the program said.
-    pub text: String,
+    pub content: MarkContent,
 }
 
 /// Takes the marks of a running recording.
@@ -57,19 +61,19 @@ impl Marks {
     }
 
     /// Writes a mark. Beyond the bound it is counted and dropped, and the result is false.
-    pub(crate) fn put(&self, text: &str, now: Moment) -> Result<bool, RecordError> {
+    pub(crate) fn put(&self, content: MarkContent, now: Moment) -> Result<bool, RecordError> {
         // Counted under the lock, so that no two exceed the bound together.
         let mut journal = self.journal.lock().unwrap_or_else(PoisonError::into_inner);
         if self.taken.load(Ordering::Relaxed) >= self.most {
             self.dropped.fetch_add(1, Ordering::Relaxed);
             return Ok(false);
         }
-        let text = &text[..text.floor_char_boundary(MARK_LEN_MAX)];
-        journal
-            .append(&[&now.wall_ns.to_le_bytes(), &now.mono_ns.to_le_bytes(), text.as_bytes()])
-            .inspect_err(|_| {
+        let bytes = content.kept().to_bytes();
+        journal.append(&[&now.wall_ns.to_le_bytes(), &now.mono_ns.to_le_bytes(), &bytes]).inspect_err(
+            |_| {
                 self.dropped.fetch_add(1, Ordering::Relaxed);
-            })?;
+            },
+        )?;
         self.taken.fetch_add(1, Ordering::Relaxed);
         Ok(true)
     }
@@ -87,32 +91,23 @@ pub(crate) fn finish(
     target: &Path,
     facts: Vec<KeyValue>,
 ) -> Result<(Fresh, u64, u64), RecordError> {
-    let schema = Arc::new(Schema::new(vec![
-        Field::new(TIMESTAMP_COLUMN, DataType::Int64, false),
-        Field::new(MONOTONIC_COLUMN, DataType::Int64, false),
-        Field::new("text", DataType::Utf8, false),
-    ]));
+    let schema = schema();
     let fresh = Fresh::create(target).map_err(RecordError::io("create", target))?;
     let broken = |source| RecordError::Parquet { path: fresh.path().to_owned(), source };
     let properties = properties(&schema, facts);
     let mut writer =
         ArrowWriter::try_new(fresh.file(), Arc::clone(&schema), Some(properties)).map_err(broken)?;
     let mut records = Records::open(journal)?;
-    let (mut rows, mut marks) = (Rows::default(), 0);
+    let (mut marks, mut count) = (Vec::new(), 0);
     loop {
         let payload = records.next()?;
         let is_end = payload.is_none();
         if let Some(payload) = payload {
-            rows.add(payload).ok_or_else(|| strange(journal))?;
-            marks += 1;
+            marks.push(mark_of(payload).ok_or_else(|| strange(journal))?);
+            count += 1;
         }
-        if rows.times.len() >= GROUP_ROWS || (is_end && !rows.times.is_empty()) {
-            let columns: Vec<ArrayRef> = vec![
-                Arc::new(Int64Array::from(std::mem::take(&mut rows.times))),
-                Arc::new(Int64Array::from(std::mem::take(&mut rows.clock))),
-                Arc::new(StringArray::from(std::mem::take(&mut rows.texts))),
-            ];
-            let batch = RecordBatch::try_new(Arc::clone(&schema), columns).map_err(|e| broken(e.into()))?;
+        if marks.len() >= GROUP_ROWS || (is_end && !marks.is_empty()) {
+            let batch = rows(&schema, &std::mem::take(&mut marks)).map_err(|error| broken(error.into()))?;
             writer.write(&batch).and_then(|()| writer.flush()).map_err(broken)?;
         }
         if is_end {
@@ -120,7 +115,7 @@ pub(crate) fn finish(
         }
     }
     writer.close().map_err(broken)?;
-    Ok((fresh, marks, records.left()))
+    Ok((fresh, count, records.left()))
 }
 
 /// The marks of a recording one by one, in the order in which they were set.
@@ -193,51 +188,100 @@ fn strange(path: &Path) -> RecordError {
     RecordError::Directory { path: path.to_owned(), what: "holds no marks" }
 }
 
+fn schema() -> SchemaRef {
+    Arc::new(Schema::new(vec![
+        Field::new(TIMESTAMP_COLUMN, DataType::Int64, false),
+        Field::new(MONOTONIC_COLUMN, DataType::Int64, false),
+        Field::new(TEXT_COLUMN, DataType::Utf8, false),
+        Field::new(PHASE_COLUMN, DataType::Utf8, true),
+        Field::new(STEP_COLUMN, DataType::Int64, true),
+        Field::new(VALUE_NAME_COLUMN, DataType::Utf8, true),
+        Field::new(VALUE_COLUMN, DataType::Float64, true),
+    ]))
+}
+
+/// Marks as rows of the file.
+fn rows(schema: &SchemaRef, marks: &[RecordedMark]) -> Result<RecordBatch, ArrowError> {
+    let contents = || marks.iter().map(|mark| &mark.content);
+    let columns: Vec<ArrayRef> = vec![
+        Arc::new(marks.iter().map(|mark| Some(mark.timestamp_ns)).collect::<Int64Array>()),
+        Arc::new(marks.iter().map(|mark| Some(mark.monotonic_ns)).collect::<Int64Array>()),
+        Arc::new(contents().map(|content| Some(content.text.as_str())).collect::<StringArray>()),
+        Arc::new(contents().map(|content| content.phase.as_deref()).collect::<StringArray>()),
+        Arc::new(contents().map(|content| content.step).collect::<Int64Array>()),
+        Arc::new(contents().map(|content| content.value_name.as_deref()).collect::<StringArray>()),
+        Arc::new(contents().map(|content| content.value).collect::<Float64Array>()),
+    ];
+    RecordBatch::try_new(Arc::clone(schema), columns)
+}
+
 /// The marks of a batch of the file; none if they are none.
 fn marks_in(records: &RecordBatch) -> Option<Vec<RecordedMark>> {
-    let times = |column| records.column_by_name(column)?.as_primitive_opt::<Int64Type>();
-    let (wall, clock) = (times(TIMESTAMP_COLUMN)?, times(MONOTONIC_COLUMN)?);
-    let texts = records.column_by_name("text")?.as_string_opt::<i32>()?;
-    let rows = wall.values().iter().zip(clock.values()).zip(texts);
-    let mark = |((&timestamp_ns, &monotonic_ns), text): ((&i64, &i64), Option<&str>)| RecordedMark {
-        timestamp_ns,
-        monotonic_ns,
-        text: text.unwrap_or_default().to_owned(),
-    };
-    Some(rows.map(mark).collect())
+    let columns = MarkColumns::of(records)?;
+    Some((0..records.num_rows()).map(|row| columns.mark(row)).collect())
 }
 
 /// The mark of a record of the journal; none if it is none.
 fn mark_of(payload: &[u8]) -> Option<RecordedMark> {
     let (time, rest) = payload.split_first_chunk::<8>()?;
-    let (clock, text) = rest.split_first_chunk::<8>()?;
+    let (clock, content) = rest.split_first_chunk::<8>()?;
     Some(RecordedMark {
         timestamp_ns: i64::from_le_bytes(*time),
         monotonic_ns: i64::from_le_bytes(*clock),
-        text: String::from_utf8_lossy(text).into_owned(),
+        content: MarkContent::of_bytes(content).unwrap_or_default(),
     })
 }
 
-#[derive(Default)]
-struct Rows {
-    times: Vec<i64>,
-    clock: Vec<i64>,
-    texts: Vec<String>,
+/// The columns of a batch of marks. A file of an older version has the first three alone.
+struct MarkColumns<'a> {
+    wall: &'a PrimitiveArray<Int64Type>,
+    clock: &'a PrimitiveArray<Int64Type>,
+    texts: &'a StringArray,
+    phases: Option<&'a StringArray>,
+    steps: Option<&'a PrimitiveArray<Int64Type>>,
+    value_names: Option<&'a StringArray>,
+    values: Option<&'a PrimitiveArray<Float64Type>>,
 }
 
-impl Rows {
-    fn add(&mut self, payload: &[u8]) -> Option<()> {
-        let mark = mark_of(payload)?;
-        self.times.push(mark.timestamp_ns);
-        self.clock.push(mark.monotonic_ns);
-        self.texts.push(mark.text);
-        Some(())
+impl<'a> MarkColumns<'a> {
+    fn of(records: &'a RecordBatch) -> Option<Self> {
+        let whole = |name| records.column_by_name(name)?.as_primitive_opt::<Int64Type>();
+        let texts = |name| records.column_by_name(name)?.as_string_opt::<i32>();
+        Some(Self {
+            wall: whole(TIMESTAMP_COLUMN)?,
+            clock: whole(MONOTONIC_COLUMN)?,
+            texts: texts(TEXT_COLUMN)?,
+            phases: texts(PHASE_COLUMN),
+            steps: whole(STEP_COLUMN),
+            value_names: texts(VALUE_NAME_COLUMN),
+            values: records
+                .column_by_name(VALUE_COLUMN)
+                .and_then(|column| column.as_primitive_opt::<Float64Type>()),
+        })
+    }
+
+    fn mark(&self, row: usize) -> RecordedMark {
+        let text = |column: Option<&StringArray>| {
+            column.filter(|texts| texts.is_valid(row)).map(|texts| texts.value(row).to_owned())
+        };
+        RecordedMark {
+            timestamp_ns: self.wall.value(row),
+            monotonic_ns: self.clock.value(row),
+            content: MarkContent {
+                text: text(Some(self.texts)).unwrap_or_default(),
+                phase: text(self.phases),
+                step: self.steps.filter(|steps| steps.is_valid(row)).map(|steps| steps.value(row)),
+                value_name: text(self.value_names),
+                value: self.values.filter(|values| values.is_valid(row)).map(|values| values.value(row)),
+            },
+        }
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::mark::MARK_LEN_MAX;
 
     #[test]
     fn marks_beyond_the_bound_are_counted_and_long_ones_cut() {
@@ -245,16 +289,13 @@ mod tests {
         let path = dir.path().join("marks.rows");
         let marks = Marks::new(Journal::create(path.clone()).unwrap(), 2);
         let now = Moment { wall_ns: 7, mono_ns: 8 };
-        assert!(marks.put(&"ü".repeat(MARK_LEN_MAX), now).unwrap());
-        assert!(marks.put("epoch 1", now).unwrap());
-        assert!(!marks.put("one too many", now).unwrap());
+        assert!(marks.put("ü".repeat(MARK_LEN_MAX).into(), now).unwrap());
+        assert!(marks.put("epoch 1".into(), now).unwrap());
+        assert!(!marks.put("one too many".into(), now).unwrap());
         assert_eq!(marks.counts(), (2, 1));
-        let mut records = Records::open(&path).unwrap();
-        let mut rows = Rows::default();
-        while let Some(payload) = records.next().unwrap() {
-            rows.add(payload).unwrap();
-        }
-        assert_eq!((rows.times[0], rows.clock[0]), (7, 8));
-        assert_eq!((rows.texts[0].len(), rows.texts[1].as_str()), (MARK_LEN_MAX, "epoch 1"));
+        let kept: Vec<RecordedMark> = RecordedMarks::of_journal(&path).unwrap().map(Result::unwrap).collect();
+        assert_eq!((kept[0].timestamp_ns, kept[0].monotonic_ns, kept.len()), (7, 8, 2));
+        assert_eq!(kept[0].content.text.len(), MARK_LEN_MAX);
+        assert_eq!(kept[1].content, MarkContent::from("epoch 1"));
     }
 }

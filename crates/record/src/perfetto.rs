@@ -74,7 +74,7 @@ pub fn write_perfetto(directory: &Path, out: &mut dyn Write) -> Result<PerfettoT
     }
     for mark in marks_of(directory)? {
         let mark = mark?;
-        trace.mark(mark.timestamp_ns, mark.monotonic_ns, &mark.text)?;
+        trace.mark(mark.timestamp_ns, mark.monotonic_ns, &mark.content.text)?;
     }
     Ok(trace.totals())
 }

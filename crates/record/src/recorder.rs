@@ -19,6 +19,7 @@ use parquet::file::metadata::KeyValue;
 use crate::data::Data;
 use crate::directory::{self, About, Unfinished};
 use crate::error::RecordError;
+use crate::mark::MarkContent;
 use crate::marks::{MARKS_MAX, Marks};
 use crate::run_facts::RunFacts;
 use crate::socket::MarkSocket;
@@ -245,8 +246,8 @@ impl Recorder {
     ///
     /// # Errors
     /// If it cannot be written.
-    pub fn mark(&self, text: &str) -> Result<(), RecordError> {
-        self.marks.put(text, Moment::now()).map(|_| ())
+    pub fn mark(&self, content: impl Into<MarkContent>) -> Result<(), RecordError> {
+        self.marks.put(content.into(), Moment::now()).map(|_| ())
     }
 
     /// Opens a socket on which other processes can set marks, until it is dropped.

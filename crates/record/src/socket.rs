@@ -1,4 +1,4 @@
-//! The socket on which other programs set marks: a datagram is a mark, its bytes are the text.
+//! The socket on which other programs set marks: a datagram is a mark (`mark.rs` has its form).
 //!
 //! It is beside the rows of the unfinished recording, so that a repair removes it after a kill; in the
 //! system's directory for temporary files if the path is too long for a socket or the disk does not support
@@ -16,10 +16,14 @@ use std::thread::JoinHandle;
 
 use gpuvitals_core::clock::Moment;
 
-use crate::marks::{MARK_LEN_MAX, Marks};
+use crate::mark::MarkContent;
+use crate::marks::Marks;
 
 /// Environment variable that names the socket to recorded programs.
 pub const MARK_SOCKET_VARIABLE: &str = "GPUVITALS_MARK_SOCKET";
+
+/// Longest datagram: the longest mark, escaped as JSON.
+const DATAGRAM_LEN_MAX: usize = 16_384;
 
 /// A socket for marks, in a directory that only this user can enter. Removed when dropped.
 #[derive(Debug)]
@@ -34,9 +38,9 @@ pub struct MarkSocket {
 ///
 /// # Errors
 /// If nobody listens there.
-pub fn send_mark(socket: &Path, text: &str) -> io::Result<()> {
-    let text = &text[..text.floor_char_boundary(MARK_LEN_MAX)];
-    UnixDatagram::unbound()?.send_to(text.as_bytes(), socket).map(|_| ())
+pub fn send_mark(socket: &Path, content: impl Into<MarkContent>) -> io::Result<()> {
+    let bytes = content.into().kept().to_bytes();
+    UnixDatagram::unbound()?.send_to(&bytes, socket).map(|_| ())
 }
 
 impl MarkSocket {
@@ -84,22 +88,20 @@ fn bind(directory: &Path) -> io::Result<(PathBuf, UnixDatagram)> {
 }
 
 fn listen(socket: &UnixDatagram, marks: &Marks, last: &AtomicBool) {
-    let mut bytes = [0; MARK_LEN_MAX];
+    let mut bytes = [0; DATAGRAM_LEN_MAX];
     loop {
         let len = match socket.recv(&mut bytes) {
             Ok(len) => len,
             Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
             Err(_) => return,
         };
-        let text = String::from_utf8_lossy(bytes.get(..len).unwrap_or_default());
-        let text = text.trim_end_matches(['\0', '\n', '\r']);
-        if text.is_empty() {
+        let Some(content) = MarkContent::of_bytes(bytes.get(..len).unwrap_or_default()) else {
             if last.load(Ordering::Acquire) {
                 return;
             }
             continue;
-        }
-        if let Err(error) = marks.put(text, Moment::now()) {
+        };
+        if let Err(error) = marks.put(content, Moment::now()) {
             tracing::warn!(error = gpuvitals_core::causes(&error), "a mark is lost");
         }
     }

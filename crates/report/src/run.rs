@@ -183,7 +183,7 @@ fn marks(readings: &[Reading], curves: &Curves) -> (Vec<RunMark>, u64) {
         .map(|(reading, mark)| RunMark {
             at_s: rounded(grid.at_s(reading.time_of(mark))),
             node: reading.facts.get("node").map(str::to_owned),
-            text: mark.text.clone(),
+            text: mark.content.text.clone(),
         })
         .collect();
     told.sort_by(|a, b| a.at_s.total_cmp(&b.at_s));

@@ -278,5 +278,15 @@ fn what_cannot_be_is_refused_before_anything_is_begun() {
     assert_eq!(output.status.code(), Some(65), "{}", said(&output).1);
     let output = gpuvitals!().args(["mark", "x", "--socket", "/nonexistent"]).finished().unwrap();
     assert_eq!(output.status.code(), Some(69), "{}", said(&output).1);
-    assert_eq!(gpuvitals!().args(["mark", "x"]).finished().unwrap().status.code(), Some(64));
+    assert!(said(&output).1.contains("gpuvitals record"), "{}", said(&output).1);
+    let refused = |arguments: &[&str], words: &str| {
+        let output =
+            gpuvitals!().env_remove("GPUVITALS_MARK_SOCKET").arg("mark").args(arguments).finished().unwrap();
+        assert_eq!(output.status.code(), Some(64), "{arguments:?}");
+        assert!(said(&output).1.contains(words), "{arguments:?}: {}", said(&output).1);
+    };
+    refused(&["x"], "gpuvitals record -- CMD");
+    refused(&[], "TEXT");
+    refused(&["--value", "tokens"], "NAME=NUMBER");
+    refused(&["--value", "loss=NaN"], "NAME=NUMBER");
 }

@@ -69,7 +69,7 @@ fn the_exit_code_of_the_command_is_passed_on_and_the_files_are_whole() {
 #[test]
 fn the_command_keeps_its_streams_and_sets_marks() {
     let dir = tempfile::tempdir().unwrap();
-    let script = r#"cat; "$0" mark "phase one"; "$0" mark "phase två""#;
+    let script = r#"cat; "$0" mark "phase one"; "$0" mark "phase två"; "$0" mark --phase train --step 3 --value tokens=8e3"#;
     let mut command = record("rx7900xtx", dir.path());
     command.args(["--", "sh", "-c", script, env!("CARGO_BIN_EXE_gpuvitals")]);
     let mut child = piped(&mut command);
@@ -77,8 +77,12 @@ fn the_command_keeps_its_streams_and_sets_marks() {
     let output = outcome(child);
     let (stdout, stderr) = said(&output);
     assert_eq!((output.status.code(), stdout.as_str()), (Some(0), "through and through\n"), "{stderr}");
-    assert!(stderr.contains("2 marks"), "the summary stands beside the command's output: {stderr}");
-    assert_eq!(texts(dir.path()), ["phase one", "phase två"]);
+    assert!(stderr.contains("3 marks"), "the summary stands beside the command's output: {stderr}");
+    assert_eq!(texts(dir.path()), ["phase one", "phase två", "train, step 3, tokens 8000"]);
+    let (marks, _) = gpuvitals_record::recorded_marks(dir.path(), 9).unwrap();
+    let last = &marks[2].content;
+    assert_eq!((last.phase.as_deref(), last.step), (Some("train"), Some(3)));
+    assert_eq!((last.value_name.as_deref(), last.value), (Some("tokens"), Some(8_000.0)));
 }
 
 #[test]

@@ -85,7 +85,7 @@ impl ComparedRun {
         let mut marks = Vec::new();
         for mark in marks_of(directory)? {
             let mark = mark?;
-            if is_step(&mark.text) {
+            if is_step(&mark.content.text) {
                 marks.push(mark);
             }
         }

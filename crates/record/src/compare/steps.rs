@@ -40,8 +40,8 @@ pub(super) fn steps(marks: &[RecordedMark]) -> Vec<Step> {
     let has_number = |text: &str| text.bytes().any(|byte| byte.is_ascii_digit());
     let told: Vec<(&str, i64)> = marks
         .iter()
-        .filter_map(|mark| Some((word_of(&mark.text)?, mark)))
-        .filter(|(_, mark)| !has_number(&mark.text) || numbered.insert(mark.text.trim()))
+        .filter_map(|mark| Some((word_of(&mark.content.text)?, mark)))
+        .filter(|(_, mark)| !has_number(&mark.content.text) || numbered.insert(mark.content.text.trim()))
         .map(|(word, mark)| (word, mark.monotonic_ns))
         .collect();
     // The word that most of them have: a program may mark steps and batches within them.
@@ -80,7 +80,7 @@ mod tests {
         let mark = |&(second, text): &(i64, &str)| RecordedMark {
             timestamp_ns: second * 1_000_000_000,
             monotonic_ns: second * 1_000_000_000,
-            text: text.to_owned(),
+            content: text.into(),
         };
         times.iter().map(mark).collect()
     }

@@ -84,7 +84,7 @@ impl Simulated {
             marks.push(RecordedMark {
                 timestamp_ns: end_ns,
                 monotonic_ns: end_ns,
-                text: format!("step {step}"),
+                content: format!("step {step}").into(),
             });
             let longer = if step < WARM_UP { 3.0 } else { 1.0 };
             end_s += longer * step_s * dice.around(WITHIN_NOISE);

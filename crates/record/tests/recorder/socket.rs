@@ -13,7 +13,7 @@ fn marks_come_from_the_process_and_through_the_socket() {
     let socket = recorder.mark_socket().unwrap();
     let path = socket.path().to_owned();
     for n in 0..5 {
-        send_mark(&path, &format!("step {n}\n")).unwrap();
+        send_mark(&path, format!("step {n}")).unwrap();
     }
     drop(socket);
     assert!(!path.exists() && send_mark(&path, "too late").is_err());
