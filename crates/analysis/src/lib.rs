@@ -1,4 +1,4 @@
-//! Analysis over batches: windows, integrals, summaries, conditions, events, findings. Pure: time comes with the rows.
+//! Analysis over batches: windows, integrals, summaries, steps, conditions, events, findings. Pure: time comes with the rows.
 
 mod cells;
 pub mod condition;
@@ -14,5 +14,6 @@ pub mod hints;
 pub mod judgement;
 pub mod outgoing;
 pub mod robust;
+pub mod steps;
 pub mod summary;
 pub mod window;

@@ -1,0 +1,252 @@
+//! What GPUs did over time, all of them together, in bins of equal width: bounded, however long the run is.
+
+use std::sync::Arc;
+
+use gpuvitals_core::batch::{MetricColumn, RowKeys, Value};
+use gpuvitals_core::{Batch, MetricId, Table};
+
+use super::wave::folded;
+
+/// The metrics that show steps.
+const METRICS: [MetricId; 6] = [
+    MetricId::of("power_w"),
+    MetricId::of("power_average_w"),
+    MetricId::of("tensor_active_ratio"),
+    MetricId::of("sm_active_ratio"),
+    MetricId::of("utilization_pct"),
+    MetricId::of("interconnect_tx_bytes_per_s"),
+];
+/// Narrowest bin.
+const WIDTH_MIN_NS: i64 = 10_000_000;
+/// Most bins; then they become twice as wide.
+const BINS_MAX: usize = 131_072;
+/// Most GPUs that are added up.
+const GPUS_MAX: usize = 64;
+/// Distances that are kept to learn how often rows come, and how often their values change.
+const DISTANCES_MAX: usize = 512;
+/// Longest time that a sensor is late.
+const LATE_MAX_NS: i64 = 2_000_000_000;
+/// Most of the time between two bins that are far apart: clocks that jumped are no hours.
+const JUMP_MAX: i64 = 1 << 40;
+
+/// The signals of a run, from the rows of its GPUs, in any order of the GPUs.
+#[derive(Debug)]
+pub struct StepSignals {
+    width_ns: i64,
+    gap_ns: i64,
+    /// Place of the first bin: so many widths after the clock's zero.
+    first: Option<i64>,
+    gpus: Vec<Arc<str>>,
+    tracks: [Track; METRICS.len()],
+}
+
+/// One metric, added up over the GPUs.
+#[derive(Debug, Default)]
+struct Track {
+    /// Value times nanoseconds.
+    bins: Vec<f64>,
+    gpus: Vec<Option<Last>>,
+    rows_ns: Vec<i64>,
+    changes_ns: Vec<i64>,
+}
+
+/// The last value of a GPU.
+#[derive(Debug, Clone, Copy)]
+struct Last {
+    time_ns: i64,
+    value: f64,
+    /// When it became that.
+    changed_ns: i64,
+}
+
+/// The signals in bins.
+#[derive(Debug)]
+pub(super) struct Binned {
+    pub(super) first_ns: i64,
+    pub(super) width_ns: i64,
+    /// Time between two rows of a GPU.
+    pub(super) row_ns: i64,
+    pub(super) signals: Vec<Vec<f64>>,
+}
+
+impl StepSignals {
+    /// Values further apart than the gap are not joined.
+    pub fn new(gap_ns: i64) -> Self {
+        Self {
+            width_ns: WIDTH_MIN_NS,
+            gap_ns,
+            first: None,
+            gpus: Vec::new(),
+            tracks: std::array::from_fn(|_| Track::default()),
+        }
+    }
+
+    /// Adds a batch. Its monotonic clock, if it has one, is this far behind the one that is asked for.
+    pub fn add(&mut self, batch: &Batch, behind_ns: i64) {
+        if batch.table() != Table::GpuEvents {
+            return;
+        }
+        // Every row of a batch names its GPU.
+        let Ok(keys) = RowKeys::of(batch.records(), batch.table()) else { return };
+        let (times, behind_ns) = match batch.monotonic() {
+            Some(times) => (times, behind_ns),
+            None => (batch.timestamps(), 0),
+        };
+        let places: Vec<Option<usize>> = keys.keys.iter().map(|key| self.place(key)).collect();
+        let columns: [Option<MetricColumn<'_>>; METRICS.len()] = METRICS.map(|metric| batch.metric(metric));
+        for (row, (time_ns, id)) in times.iter().zip(&keys.ids).enumerate() {
+            let Some(gpu) = places.get(*id as usize).copied().flatten() else { continue };
+            for (metric, column) in columns.iter().enumerate() {
+                let value = column.as_ref().and_then(|column| column.value(row)).map(Value::as_f64);
+                if let Some(value) = value.filter(|value| value.is_finite()) {
+                    self.put(metric, gpu, (time_ns.saturating_add(behind_ns), value));
+                }
+            }
+        }
+    }
+
+    fn place(&mut self, key: &Arc<str>) -> Option<usize> {
+        let place = self.gpus.iter().position(|known| known == key).unwrap_or(self.gpus.len());
+        if place == self.gpus.len() && place < GPUS_MAX {
+            self.gpus.push(Arc::clone(key));
+        }
+        Some(place).filter(|place| *place < self.gpus.len())
+    }
+
+    /// A value is of the time since the row before it.
+    fn put(&mut self, metric: usize, gpu: usize, (time_ns, value): (i64, f64)) {
+        let gap_ns = self.gap_ns;
+        let Some(track) = self.tracks.get_mut(metric) else { return };
+        let Some(from_ns) = track.note(gpu, time_ns, value).filter(|from_ns| time_ns - from_ns <= gap_ns)
+        else {
+            return;
+        };
+        let mut at_ns = from_ns;
+        while at_ns < time_ns {
+            let Some(bin) = self.bin(at_ns) else { return };
+            let end_ns = (at_ns.div_euclid(self.width_ns) + 1).saturating_mul(self.width_ns).min(time_ns);
+            let Some(track) = self.tracks.get_mut(metric) else { return };
+            if track.bins.len() <= bin {
+                track.bins.resize(bin + 1, 0.0);
+            }
+            if let Some(sum) = track.bins.get_mut(bin) {
+                *sum += value * nanoseconds(end_ns - at_ns);
+            }
+            at_ns = end_ns;
+        }
+    }
+
+    /// The bin of an instant; bins become wider if there would be too many.
+    fn bin(&mut self, time_ns: i64) -> Option<usize> {
+        loop {
+            let index = time_ns.div_euclid(self.width_ns);
+            let first = *self.first.get_or_insert(index);
+            if index < first {
+                self.begin_at(index)?;
+                continue;
+            }
+            let bin = usize::try_from(index - first).ok()?;
+            if bin < BINS_MAX {
+                return Some(bin);
+            }
+            self.fold();
+        }
+    }
+
+    /// Makes the first bin an earlier one.
+    fn begin_at(&mut self, index: i64) -> Option<()> {
+        let first = self.first?;
+        let more = usize::try_from(first.checked_sub(index).filter(|more| *more < JUMP_MAX)?).ok()?;
+        let most = self.tracks.iter().map(|track| track.bins.len()).max().unwrap_or(0);
+        if most + more >= BINS_MAX {
+            self.fold();
+            return Some(());
+        }
+        for track in self.tracks.iter_mut().filter(|track| !track.bins.is_empty()) {
+            let _nothing = track.bins.splice(0..0, std::iter::repeat_n(0.0, more));
+        }
+        self.first = Some(index);
+        Some(())
+    }
+
+    /// Makes the bins twice as wide.
+    fn fold(&mut self) {
+        let Some(first) = self.first else { return };
+        for track in &mut self.tracks {
+            // A wide bin begins at an even one.
+            if first.rem_euclid(2) == 1 && !track.bins.is_empty() {
+                track.bins.insert(0, 0.0);
+            }
+            if !track.bins.len().is_multiple_of(2) {
+                track.bins.push(0.0);
+            }
+            track.bins = folded(&track.bins).into_iter().map(|mean| 2.0 * mean).collect();
+        }
+        self.first = Some(first.div_euclid(2));
+        self.width_ns *= 2;
+    }
+
+    /// The signals as they are; none without a row.
+    pub(super) fn binned(&self) -> Option<Binned> {
+        let first_ns = self.first?.checked_mul(self.width_ns)?;
+        let length = self.tracks.iter().map(|track| track.bins.len()).max()?;
+        let signal = |track: &Track| {
+            let late = usize::try_from(track.late_ns() / self.width_ns).unwrap_or(0);
+            let values = track.bins.iter().skip(late).map(|sum| sum / nanoseconds(self.width_ns));
+            let last = track.bins.last().map_or(0.0, |sum| sum / nanoseconds(self.width_ns));
+            values.chain(std::iter::repeat(last)).take(length).collect()
+        };
+        let signals = self.tracks.iter().filter(|track| !track.bins.is_empty()).map(signal).collect();
+        let row_ns = self.tracks.iter().filter_map(Track::row_ns).min().unwrap_or(self.width_ns);
+        Some(Binned { first_ns, width_ns: self.width_ns, row_ns, signals })
+    }
+}
+
+impl Track {
+    /// Takes a value of a GPU. Returns when the row before it was.
+    fn note(&mut self, gpu: usize, time_ns: i64, value: f64) -> Option<i64> {
+        if self.gpus.len() <= gpu {
+            self.gpus.resize(gpu + 1, None);
+        }
+        let slot = self.gpus.get_mut(gpu)?;
+        let new = Last { time_ns, value, changed_ns: time_ns };
+        let Some(last) = slot.replace(new).filter(|last| last.time_ns < time_ns) else { return None };
+        keep(&mut self.rows_ns, time_ns - last.time_ns);
+        if last.value.total_cmp(&value).is_eq() {
+            *slot = Some(Last { changed_ns: last.changed_ns, ..new });
+        } else {
+            keep(&mut self.changes_ns, time_ns - last.changed_ns);
+        }
+        Some(last.time_ns)
+    }
+
+    /// How late its values are: a sensor shows the mean of its last period for the whole of the next one. Rows that are further
+    /// apart than that see it once, and are not late by it.
+    fn late_ns(&self) -> i64 {
+        let (change_ns, row_ns) = (low(&self.changes_ns).unwrap_or(0), self.row_ns().unwrap_or(0));
+        change_ns.saturating_sub(row_ns).clamp(0, LATE_MAX_NS)
+    }
+
+    /// Time between two rows of a GPU; none of one row.
+    fn row_ns(&self) -> Option<i64> {
+        low(&self.rows_ns)
+    }
+}
+
+/// A usual distance that is rather short: some are twice as long because a value happened to be the same.
+fn low(distances: &[i64]) -> Option<i64> {
+    let mut sorted = distances.to_vec();
+    sorted.sort_unstable();
+    sorted.get(sorted.len() / 4).copied()
+}
+
+fn keep(distances: &mut Vec<i64>, distance: i64) {
+    if distances.len() < DISTANCES_MAX {
+        distances.push(distance);
+    }
+}
+
+#[expect(clippy::cast_precision_loss, reason = "some hours")]
+fn nanoseconds(span: i64) -> f64 {
+    span as f64
+}

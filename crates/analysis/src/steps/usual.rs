@@ -1,0 +1,137 @@
+//! The usual course of a step, and where each step lies by it.
+//!
+//! Steps are laid over each other, and each is moved until it fits the usual course best. So the whole course of a step says
+//! where it begins, and not one edge.
+
+use super::bounds::PAUSE_FROM;
+use super::wave::{between, likeness, mean, middle, number, top_of, whole};
+
+/// Part of a period before a begin that is compared even after a pause.
+const AFTER_PAUSE: f64 = 0.1;
+/// Values of a course, at least and at most.
+const POINTS_MIN: usize = 24;
+const POINTS_MAX: usize = 96;
+/// Most steps that the usual course is made from.
+const STEPS_MAX: usize = 400;
+/// How far a step is moved at once: so many times, by this part of a period.
+const MOVES: usize = 6;
+const MOVE: f64 = 1.0 / 48.0;
+/// Part of a period around the begin in which the lull before it is looked for, and after it the height of the work.
+const LULL_WITHIN: f64 = 0.3;
+
+/// Where a step begins, and how well it fits the usual course, up to 1.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Begin {
+    pub(super) place: f64,
+    pub(super) fit: f64,
+}
+
+/// What is compared of a step.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Compared {
+    /// The part of a period before and after its begin.
+    reach: f64,
+    /// How often steps are moved, and a usual course made anew.
+    rounds: usize,
+}
+
+/// The whole step.
+pub(super) const WHOLE: Compared = Compared { reach: 0.45, rounds: 3 };
+/// Its begin alone, where steps are of different lengths: the end of one says nothing of the begin of the next.
+pub(super) const BEGIN: Compared = Compared { reach: 0.15, rounds: 2 };
+
+impl Compared {
+    /// Places before and after a begin.
+    pub(super) fn places(self, period: f64) -> f64 {
+        self.reach * period
+    }
+}
+
+/// Moves begins to where the steps fit each other, and then all of them to where the work rises.
+pub(super) fn fitted(values: &[f64], places: &[f64], period: f64, compared: Compared) -> Vec<Begin> {
+    let mut begins: Vec<Begin> = places.iter().map(|place| Begin { place: *place, fit: 0.0 }).collect();
+    let points = whole(2.0 * period).clamp(POINTS_MIN, POINTS_MAX);
+    let part = |point: usize| (2.0 * number(point) / (number(points) - 1.0) - 1.0) * compared.places(period);
+    let offsets: Vec<f64> = (0..points).map(part).collect();
+    for _ in 0..compared.rounds {
+        let mut usual = course(values, &begins, &offsets);
+        level(&mut usual);
+        for begin in &mut begins {
+            *begin = moved(values, *begin, &offsets, (usual.as_slice(), period));
+        }
+    }
+    let usual = course(values, &begins, &offsets);
+    fit_after_pauses(values, &mut begins, (usual.as_slice(), offsets.as_slice()), period);
+    let rise = rise(&usual, &offsets, period);
+    for begin in &mut begins {
+        begin.place += rise;
+    }
+    begins
+}
+
+/// The course that steps usually have around their begin.
+fn course(values: &[f64], begins: &[Begin], offsets: &[f64]) -> Vec<f64> {
+    let every = begins.len().div_ceil(STEPS_MAX).max(1);
+    let chosen = || begins.iter().step_by(every);
+    let usual = |offset: &f64| middle(chosen().map(|begin| between(values, begin.place + offset)));
+    offsets.iter().map(usual).collect()
+}
+
+fn level(values: &mut [f64]) {
+    let mean = mean(values);
+    values.iter_mut().for_each(|value| *value -= mean);
+}
+
+/// A begin where its step fits the usual course best.
+fn moved(values: &[f64], begin: Begin, offsets: &[f64], (usual, period): (&[f64], f64)) -> Begin {
+    let move_by = |times: usize| (number(times) - number(MOVES)) * MOVE * period;
+    let fit = |times: usize| {
+        let place = begin.place + move_by(times);
+        let mut own: Vec<f64> = offsets.iter().map(|offset| between(values, place + offset)).collect();
+        level(&mut own);
+        likeness(&own, usual)
+    };
+    let fits: Vec<f64> = (0..=2 * MOVES).map(fit).collect();
+    let best = fits.iter().enumerate().max_by(|a, b| a.1.total_cmp(b.1));
+    let Some((times, &best)) = best else { return begin };
+    let beside = match fits.get(times.wrapping_sub(1)).zip(fits.get(times + 1)) {
+        Some((before, after)) => top_of(*before, best, *after),
+        None => 0.0,
+    };
+    Begin { place: begin.place + move_by(times) + beside * MOVE * period, fit: best }
+}
+
+/// Before the first step and after a pause nothing is like a step: what follows says whether one begins.
+fn fit_after_pauses(values: &[f64], begins: &mut [Begin], (usual, offsets): (&[f64], &[f64]), period: f64) {
+    let from = offsets.iter().take_while(|offset| **offset < -AFTER_PAUSE * period).count();
+    let mut after: Vec<f64> = usual.iter().skip(from).copied().collect();
+    level(&mut after);
+    let mut before = f64::NEG_INFINITY;
+    for begin in begins {
+        let pause = begin.place - std::mem::replace(&mut before, begin.place);
+        if pause > PAUSE_FROM * period {
+            let own = offsets.iter().skip(from).map(|offset| between(values, begin.place + offset));
+            let mut own: Vec<f64> = own.collect();
+            level(&mut own);
+            begin.fit = begin.fit.max(likeness(&own, &after));
+        }
+    }
+}
+
+/// How far from the begin the course rises from its lull to the middle between that and the work after it.
+fn rise(course: &[f64], offsets: &[f64], period: f64) -> f64 {
+    let points = || offsets.iter().copied().zip(course.iter().copied());
+    let near = points().filter(|(offset, _)| offset.abs() <= LULL_WITHIN * period);
+    let Some((lull_at, lull)) = near.min_by(|a, b| a.1.total_cmp(&b.1)) else { return 0.0 };
+    let work = middle(
+        points()
+            .filter(|(offset, _)| *offset > lull_at && *offset <= lull_at + LULL_WITHIN * period)
+            .map(|(_, value)| value),
+    );
+    let half = f64::midpoint(lull, work);
+    let mut after = points().zip(points().skip(1)).skip_while(|((offset, _), _)| *offset < lull_at);
+    let crossing = after.find(|(before, after)| before.1 < half && after.1 >= half);
+    crossing.map_or(lull_at, |(before, after)| {
+        before.0 + (after.0 - before.0) * (half - before.1) / (after.1 - before.1)
+    })
+}

@@ -1,0 +1,276 @@
+//! Steps without marks, on simulated training of five kinds and on what is no training.
+//!
+//! The sensors are those of real parts: power is the mean of 100 ms and stands for the next 100 ms, utilisation the same of
+//! 160 ms, and each reading of the power has 3 % noise.
+#![expect(
+    clippy::cast_precision_loss,
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    clippy::indexing_slicing,
+    clippy::unwrap_used,
+    reason = "small numbers, and a test fails by panicking"
+)]
+
+use gpuvitals_analysis::steps::{FoundSteps, RunStep, StepSignals};
+use gpuvitals_core::batch::Value;
+use gpuvitals_core::{BatchBuilder, Identity, IdentityColumn, MetricId, Origin, Table};
+
+const POWER: MetricId = MetricId::of("power_w");
+const BUSY: MetricId = MetricId::of("utilization_pct");
+const GPUS: usize = 2;
+const STEPS: usize = 80;
+/// Steps that compile first.
+const WARM_UP: usize = 2;
+const GAP_NS: i64 = 2_500_000_000;
+/// Resolution of what really happened.
+const TRUTH_HZ: f64 = 500.0;
+
+/// A time in which a GPU does one thing.
+struct Stretch {
+    lasts_s: f64,
+    watts: f64,
+    busy_pct: f64,
+}
+
+struct Training {
+    stretches: Vec<Stretch>,
+    /// When each step began, and the last one ended.
+    begins_s: Vec<f64>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum Kind {
+    /// The gradients are exchanged at the end.
+    Plain,
+    /// Each step waits for its data, sometimes longer.
+    Starved,
+    /// Four small batches, then the gradients.
+    Accumulated,
+    /// The pipeline fills, works and drains.
+    Pipelined,
+    /// Every fortieth step is followed by a checkpoint.
+    Checkpointed,
+}
+
+const KINDS: [Kind; 5] = [Kind::Plain, Kind::Starved, Kind::Accumulated, Kind::Pipelined, Kind::Checkpointed];
+
+impl Training {
+    fn of(kind: Kind, step_s: f64, random: &mut fastrand::Rng) -> Self {
+        let mut training = Self { stretches: Vec::new(), begins_s: Vec::new() };
+        training.add(8.0, 90.0, 0.0);
+        training.add(6.0, 140.0, 10.0);
+        for step in 0..STEPS {
+            training.begins_s.push(training.end_s());
+            if step < WARM_UP {
+                training.add(2.0 * step_s, 350.0, 70.0);
+            }
+            for &(share, uneven, watts, busy_pct) in parts(kind) {
+                let lasts_s = share * step_s * (1.0 + uneven * normal(random)).max(0.2);
+                training.add(lasts_s, watts, busy_pct);
+            }
+            if kind == Kind::Checkpointed && step % 40 == 39 && step + 1 < STEPS {
+                training.add(6.0 * step_s, 130.0, 3.0);
+            }
+        }
+        training.begins_s.push(training.end_s());
+        training.add(5.0, 90.0, 0.0);
+        training
+    }
+
+    fn add(&mut self, lasts_s: f64, watts: f64, busy_pct: f64) {
+        self.stretches.push(Stretch { lasts_s, watts, busy_pct });
+    }
+
+    fn end_s(&self) -> f64 {
+        self.stretches.iter().map(|stretch| stretch.lasts_s).sum()
+    }
+
+    /// What sensors of GPUs say of it, so many times a second.
+    fn recorded(&self, hertz: f64, random: &mut fastrand::Rng) -> StepSignals {
+        let mut truth: Vec<(f64, f64)> = Vec::new();
+        let mut end_s = 0.0;
+        for stretch in &self.stretches {
+            end_s += stretch.lasts_s;
+            while (truth.len() as f64) < end_s * TRUTH_HZ {
+                truth.push((stretch.watts, stretch.busy_pct));
+            }
+        }
+        let mean = |at_s: f64, window_s: f64, of: fn(&(f64, f64)) -> f64| {
+            let to = ((at_s * TRUTH_HZ) as usize).clamp(1, truth.len());
+            let from = (((at_s - window_s) * TRUTH_HZ).max(0.0) as usize).min(to - 1);
+            truth[from..to].iter().map(of).sum::<f64>() / (to - from) as f64
+        };
+        recorded(
+            end_s,
+            hertz,
+            |at_s, random_of_sensor| {
+                let update = |period_s: f64| (at_s / period_s + 1e-9).floor() * period_s;
+                let watts = mean(update(0.1), 0.1, |truth| truth.0);
+                (watts * (1.0 + 0.03 * random_of_sensor), mean(update(0.16), 0.16, |truth| truth.1))
+            },
+            random,
+        )
+    }
+}
+
+/// Share of the step, how uneven it is, watts and utilisation of its parts.
+fn parts(kind: Kind) -> &'static [(f64, f64, f64, f64)] {
+    match kind {
+        Kind::Plain => &[(0.85, 0.01, 620.0, 99.0), (0.15, 0.05, 380.0, 99.0)],
+        Kind::Starved => &[(0.7, 0.01, 600.0, 98.0), (0.3, 0.15, 200.0, 20.0)],
+        Kind::Accumulated => &[
+            (0.2, 0.01, 620.0, 99.0),
+            (0.02, 0.0, 450.0, 90.0),
+            (0.2, 0.01, 620.0, 99.0),
+            (0.02, 0.0, 450.0, 90.0),
+            (0.2, 0.01, 620.0, 99.0),
+            (0.02, 0.0, 450.0, 90.0),
+            (0.2, 0.01, 620.0, 99.0),
+            (0.14, 0.05, 300.0, 80.0),
+        ],
+        Kind::Pipelined => &[
+            (0.2, 0.02, 420.0, 95.0),
+            (0.5, 0.01, 640.0, 99.0),
+            (0.22, 0.02, 500.0, 97.0),
+            (0.08, 0.0, 330.0, 90.0),
+        ],
+        Kind::Checkpointed => &[(0.9, 0.01, 640.0, 99.0), (0.1, 0.05, 420.0, 95.0)],
+    }
+}
+
+/// Rows of some GPUs: by the time and a normal number that changes with the power's sensor, watts and utilisation.
+fn recorded(
+    lasts_s: f64,
+    hertz: f64,
+    said: impl Fn(f64, f64) -> (f64, f64),
+    random: &mut fastrand::Rng,
+) -> StepSignals {
+    let mut signals = StepSignals::new(GAP_NS);
+    for gpu in 0..GPUS {
+        let mut builder = BatchBuilder::new(Table::GpuEvents);
+        let identity = Identity::default().with(IdentityColumn::Uuid, &format!("GPU-{gpu}")).unwrap();
+        let id = builder.intern(&identity);
+        let (mut noise, mut updated) = (0.0, -1.0);
+        for row in 0..(lasts_s * hertz) as usize {
+            let at_s = (row + 1) as f64 / hertz;
+            let update = (10.0 * at_s + 1e-9).floor();
+            if update > updated {
+                (noise, updated) = (normal(random), update);
+            }
+            let (watts, busy_pct) = said(at_s, noise);
+            let at = builder.row_at(ns(at_s), ns(at_s), id);
+            builder.set(at, POWER, Value::Float(watts.max(1.0))).unwrap();
+            builder.set(at, BUSY, Value::Float(busy_pct.clamp(0.0, 100.0))).unwrap();
+        }
+        signals.add(&builder.finish(Origin::default(), 0).unwrap(), 0);
+    }
+    signals
+}
+
+/// Twelve equally distributed numbers make a normal one.
+fn normal(random: &mut fastrand::Rng) -> f64 {
+    (0..12).map(|_| random.f64()).sum::<f64>() - 6.0
+}
+
+fn ns(at_s: f64) -> i64 {
+    (at_s * 1e9).round() as i64
+}
+
+fn mean_s(steps: &[RunStep]) -> f64 {
+    steps.iter().map(|step| step.duration_s()).sum::<f64>() / steps.len() as f64
+}
+
+/// Compares with what happened after the warm-up.
+fn check(found: &FoundSteps, training: &Training, what: &str) {
+    let begins = &training.begins_s[WARM_UP..STEPS];
+    let all: Vec<f64> = training.begins_s.windows(2).skip(WARM_UP).map(|two| two[1] - two[0]).collect();
+    let mut sorted = all.clone();
+    sorted.sort_by(f64::total_cmp);
+    let median_s = sorted[sorted.len() / 2];
+    // A checkpoint is no part of a step.
+    let own: Vec<f64> = all.into_iter().filter(|step_s| *step_s < 2.0 * median_s).collect();
+    let step_s = own.iter().sum::<f64>() / own.len() as f64;
+    let from_ns = ns(begins[0] - step_s / 2.0);
+    let steady: Vec<RunStep> = found.steps.iter().copied().filter(|step| step.from_ns > from_ns).collect();
+    let (count, wanted) = (steady.len() as f64, begins.len() as f64);
+    assert!((count / wanted - 1.0).abs() <= 0.02, "{what}: {count} steps of {wanted}");
+    let mean_s = mean_s(&steady);
+    assert!((mean_s / step_s - 1.0).abs() <= 0.02, "{what}: {mean_s} s, and not {step_s} s");
+    for &begin_s in begins {
+        let apart = steady.iter().map(|step| (step.from_ns - ns(begin_s)).abs()).min().unwrap();
+        let apart = apart as f64 / 1e9 / step_s;
+        assert!(
+            apart <= 0.05,
+            "{what}: the step at {begin_s} s is found {:.1} % of a step beside",
+            100.0 * apart
+        );
+    }
+    assert!(found.certainty > 0.7, "{what}: {}", found.certainty);
+}
+
+#[test]
+fn steps_of_five_kinds_of_training_are_found_without_marks() {
+    for (hertz, step_s) in [(10.0, 2.5), (100.0, 2.5)] {
+        for kind in KINDS {
+            let mut random = fastrand::Rng::with_seed(5);
+            let training = Training::of(kind, step_s, &mut random);
+            let found = training.recorded(hertz, &mut random).steps();
+            let what = format!("{kind:?} at {hertz} Hz");
+            check(&found.unwrap_or_else(|| panic!("{what}: none")), &training, &what);
+        }
+    }
+}
+
+#[test]
+fn what_does_not_repeat_has_no_steps() {
+    for seed in 0..10 {
+        let mut random = fastrand::Rng::with_seed(seed);
+        let noise = recorded(300.0, 10.0, |_, noise| (400.0 * (1.0 + 0.05 * noise), 90.0), &mut random);
+        assert_eq!(noise.steps(), None, "noise {seed}");
+        // Requests that come when they come.
+        let mut changes = vec![0.0];
+        while changes[changes.len() - 1] < 300.0 {
+            changes.push(changes[changes.len() - 1] - 2.0 * random.f64().max(1e-6).ln());
+        }
+        let is_busy = |at_s: f64| changes.partition_point(|change| *change < at_s).is_multiple_of(2);
+        let said = |at_s: f64, noise: f64| {
+            (
+                if is_busy(at_s) { 600.0 } else { 150.0 } + 10.0 * noise,
+                if is_busy(at_s) { 100.0 } else { 0.0 },
+            )
+        };
+        assert_eq!(recorded(300.0, 10.0, said, &mut random).steps(), None, "requests {seed}");
+    }
+    assert_eq!(StepSignals::new(GAP_NS).steps(), None);
+}
+
+#[test]
+fn phases_stand_around_the_steps() {
+    let mut random = fastrand::Rng::with_seed(5);
+    let training = Training::of(Kind::Checkpointed, 2.5, &mut random);
+    let signals = training.recorded(10.0, &mut random);
+    let phases = signals.phases(&signals.steps().unwrap().steps);
+    let names: Vec<&str> = phases.iter().map(|phase| phase.name.as_str()).collect();
+    assert_eq!(names.first(), Some(&"idle"), "{phases:?}");
+    for name in ["load", "steady", "checkpoint"] {
+        assert!(names.contains(&name), "{name} is not in {phases:?}");
+    }
+    let checkpoint = phases.iter().find(|phase| phase.name == "checkpoint").unwrap();
+    let lasts_s = (checkpoint.to_ns - checkpoint.from_ns) as f64 / 1e9;
+    assert!((lasts_s - 15.0).abs() < 2.5, "{lasts_s} s");
+    assert!(phases.windows(2).all(|two| two[0].to_ns <= two[1].from_ns), "{phases:?}");
+}
+
+#[test]
+fn a_run_of_any_length_is_held_in_bounded_memory_and_its_steps_stay() {
+    // Two hours of steps of 6 s, which fold the bins thrice.
+    let mut random = fastrand::Rng::with_seed(1);
+    let said = |at_s: f64, noise: f64| {
+        let watts = if at_s % 6.0 < 5.0 { 600.0 } else { 300.0 };
+        (watts * (1.0 + 0.02 * noise), 99.0)
+    };
+    let found = recorded(7_200.0, 2.0, said, &mut random).steps().unwrap();
+    assert!((1_176..=1_224).contains(&found.steps.len()), "{}", found.steps.len());
+    let mean_s = mean_s(&found.steps);
+    assert!((mean_s - 6.0).abs() < 0.12, "{mean_s}");
+}
