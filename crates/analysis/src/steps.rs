@@ -37,6 +37,8 @@ const FIT_SHARE: f64 = 0.6;
 const UNEVEN_FROM: f64 = 0.03;
 /// Fewest rows that show the begin of a step by itself.
 const ROWS_MIN: f64 = 2.0;
+/// Fewest rows of a step.
+const STEP_ROWS_MIN: f64 = 4.0;
 /// Most bins of a step in which its begin is looked for.
 const STEP_BINS_MAX: f64 = 128.0;
 /// Bins around one whose mean is taken away before signals are weighed against each other.
@@ -59,14 +61,17 @@ impl StepSignals {
     pub fn steps(&self) -> Option<FoundSteps> {
         let Binned { first_ns, width_ns, row_ns, signals } = self.binned()?;
         let mut level = together(&signals)?;
+        let row = bins(row_ns, width_ns);
         let repeated = period(&level).filter(|shift| shift.strength() >= STRENGTH_MIN)?;
+        if repeated.places < STEP_ROWS_MIN * row {
+            return None;
+        }
         let (mut length, mut scale) = (repeated.places, 1.0);
         while length > STEP_BINS_MAX {
             level = folded(&level);
             (length, scale) = (length / 2.0, scale * 2.0);
         }
-        let row = bins(row_ns, width_ns) / scale;
-        let begins = begins(&level, length, row)?;
+        let begins = begins(&level, length, row / scale)?;
         let fit = middle(begins.iter().map(|begin| begin.fit)).clamp(0.0, 1.0);
         let places: Vec<f64> = begins.iter().map(|begin| begin.place).collect();
         let usual = usual_length(&places, length);

@@ -9,7 +9,6 @@ mod cells;
 mod conditions;
 mod metric;
 mod run;
-mod steps;
 mod why;
 
 use std::collections::BTreeMap;
@@ -79,7 +78,7 @@ pub struct GateOutcome {
 pub struct RunOutline {
     /// Its recording.
     pub recording: String,
-    /// Steps after the warm-up; 0: it has no marks of steps.
+    /// Steps after the warm-up; 0: neither marks nor signals show any.
     pub steps: usize,
     /// GPUs that it used.
     pub gpus: usize,
@@ -138,7 +137,7 @@ fn words(differences: &[RunDifference]) -> String {
     differences.iter().map(word).collect::<Vec<_>>().join("; ")
 }
 
-/// Compares two sets of runs. Without a gate there are the usual ones: on the time of a step, or of the run where no steps are marked,
+/// Compares two sets of runs. Without a gate there are the usual ones: on the time of a step, or of the run where no steps are known,
 /// and on the energy.
 ///
 /// # Errors
@@ -226,7 +225,7 @@ fn verdict(change: &MetricChange, limit: f64) -> ChangeVerdict {
     }
 }
 
-/// The metric of the time: a step, or where none is marked the run.
+/// The metric of the time: a step, or where none is known the run.
 fn time_of(metrics: &BTreeMap<RunMetric, MetricChange>) -> Option<RunMetric> {
     [RunMetric::StepS, RunMetric::DurationS].into_iter().find(|metric| metrics.contains_key(metric))
 }

@@ -41,6 +41,7 @@ mod recorder;
 mod report;
 mod run_facts;
 mod socket;
+mod steps;
 mod table_file;
 mod writer;
 
@@ -59,4 +60,5 @@ pub use recorder::{Progress, Recorded, Recorder, RecorderConfig, RepairedRecordi
 pub use report::{RecordReport, RecordedGpu, kept_share};
 pub use run_facts::{Arguments, RunFacts};
 pub use socket::{MARK_SOCKET_VARIABLE, MarkSocket, send_mark};
+pub use steps::{RunSteps, StepOrigin};
 pub use table_file::TableFile;

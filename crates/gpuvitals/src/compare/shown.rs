@@ -68,7 +68,7 @@ pub(super) fn markdown(found: &RunComparison) -> String {
 fn runs(runs: &[RunOutline]) -> String {
     let steps: usize = runs.iter().map(|run| run.steps).sum();
     let gpus = runs.iter().map(|run| run.gpus).max().unwrap_or(0);
-    let steps = if steps == 0 { "no marked steps".to_owned() } else { counted(steps as u64, "step") };
+    let steps = if steps == 0 { "no steps".to_owned() } else { counted(steps as u64, "step") };
     format!("{}, {}, {steps}", counted(runs.len() as u64, "run"), counted(gpus as u64, "GPU"))
 }
 

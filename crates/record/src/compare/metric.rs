@@ -20,6 +20,10 @@ pub enum RunMetric {
     StepS,
     /// Energy of all GPUs that a step takes.
     StepEnergyJ,
+    /// Tokens that a second of the steps takes, by marks.
+    TokensPerS,
+    /// Energy of all GPUs that a token takes.
+    JoulesPerToken,
     /// Duration of the recording.
     DurationS,
     /// Energy of all GPUs over the recording.
@@ -53,9 +57,11 @@ pub(super) enum Better {
 
 impl RunMetric {
     /// All, in the order in which they are shown.
-    pub const ALL: [Self; 11] = [
+    pub const ALL: [Self; 13] = [
         Self::StepS,
         Self::StepEnergyJ,
+        Self::TokensPerS,
+        Self::JoulesPerToken,
         Self::DurationS,
         Self::EnergyJ,
         Self::MemoryUsedMaxMb,
@@ -72,6 +78,8 @@ impl RunMetric {
         match self {
             Self::StepS => "step_s",
             Self::StepEnergyJ => "step_energy_j",
+            Self::TokensPerS => "tokens_per_s",
+            Self::JoulesPerToken => "joules_per_token",
             Self::DurationS => "duration_s",
             Self::EnergyJ => "energy_j",
             Self::MemoryUsedMaxMb => "memory_used_max_mb",
@@ -86,17 +94,20 @@ impl RunMetric {
 
     pub(super) fn better(self) -> Better {
         match self {
-            Self::StepS | Self::StepEnergyJ | Self::DurationS | Self::EnergyJ | Self::MemoryUsedMaxMb => {
-                Better::Less
-            }
-            Self::GpuClockMhz | Self::MemClockMhz => Better::More,
+            Self::StepS
+            | Self::StepEnergyJ
+            | Self::JoulesPerToken
+            | Self::DurationS
+            | Self::EnergyJ
+            | Self::MemoryUsedMaxMb => Better::Less,
+            Self::TokensPerS | Self::GpuClockMhz | Self::MemClockMhz => Better::More,
             Self::PowerW | Self::TemperatureC | Self::UtilizationPct | Self::CpuPct => Better::Neither,
         }
     }
 
     pub(super) fn tolerance(self) -> f64 {
         match self {
-            Self::StepEnergyJ | Self::EnergyJ => TOLERANCE_OF_ENERGY,
+            Self::StepEnergyJ | Self::JoulesPerToken | Self::EnergyJ => TOLERANCE_OF_ENERGY,
             _ => TOLERANCE,
         }
     }
@@ -105,7 +116,10 @@ impl RunMetric {
     pub(super) fn remedy(self) -> &'static str {
         match self {
             Self::StepS | Self::StepEnergyJ => {
-                "steps are told by marks such as `gpuvitals mark \"step 1\"`, five at least; duration_s needs none"
+                "neither marks such as `gpuvitals mark --step 1`, five at least, nor signals that repeat tell steps; duration_s needs none"
+            }
+            Self::TokensPerS | Self::JoulesPerToken => {
+                "each step needs a mark such as `gpuvitals mark --step 1 --value tokens=8192`"
             }
             _ => "no row of a GPU has it in one of the recordings, or it was 0",
         }

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use gpuvitals_analysis::steps::{RunStep, StepSignals};
 use gpuvitals_analysis::summary::{GpuSummary, Summary, gap_ns};
 use gpuvitals_core::integral::seconds;
 use gpuvitals_core::{Batch, MetricId, Table};
@@ -11,13 +12,13 @@ use gpuvitals_core::{Batch, MetricId, Table};
 use super::bootstrap::number;
 use super::cells::{Block, CellColumns, GpuCells, Quantity, RowTime};
 use super::metric::RunMetric;
-use super::steps::{Step, is_step, steps};
 use crate::about::{RecordingFacts, marks_of};
 use crate::data::Data;
 use crate::error::RecordError;
 use crate::gpu_rows::{FactsOfGpus, GpuFacts, GpuRows};
 use crate::marks::RecordedMark;
 use crate::run_facts::RunFacts;
+use crate::steps::{RunSteps, tells_of_steps};
 
 /// Of a recording whose rate is not known: a power cut lost it.
 const INTERVAL_UNKNOWN: Duration = Duration::from_millis(10);
@@ -85,7 +86,7 @@ impl ComparedRun {
         let mut marks = Vec::new();
         for mark in marks_of(directory)? {
             let mark = mark?;
-            if is_step(&mark.content.text) {
+            if tells_of_steps(&mark.content) {
                 marks.push(mark);
             }
         }
@@ -110,19 +111,23 @@ impl RunSource {
     where
         R: Iterator<Item = Result<Batch, RecordError>>,
     {
-        let mut first = FirstPass::new(self.interval, self.system_interval);
+        let gap_ns = gap_ns(self.interval);
+        let marked = RunSteps::marked(&self.marks);
+        let signals = marked.is_none().then(|| StepSignals::new(gap_ns));
+        let mut first = FirstPass::new(self.interval, self.system_interval, signals);
         for batch in rows()? {
             first.add(&batch?);
         }
-        let steps = steps(&self.marks);
+        let known = marked.or_else(|| RunSteps::shown(first.signals.as_ref()?));
+        let steps = known.as_ref().map(|known| known.steps.as_slice()).unwrap_or_default();
         let summaries = used(first.summary.gpus());
         let Some(span) = first.span_ns.filter(|_| !summaries.is_empty()) else {
             let path = PathBuf::from(&self.name);
             return Err(RecordError::Directory { path, what: "holds no rows of GPUs" });
         };
         let mut second = SecondPass {
-            blocks: if steps.is_empty() { slices(span) } else { blocks(&steps) },
-            gap_ns: gap_ns(self.interval),
+            blocks: if steps.is_empty() { slices(span) } else { blocks(steps) },
+            gap_ns,
             rows: GpuRows::default(),
             gpus: Vec::new(),
             cpu: Vec::new(),
@@ -141,7 +146,10 @@ impl RunSource {
         let mut figures = by_block.figures();
         figures.extend(whole(&summaries, &by_block));
         figures.insert(RunMetric::CpuPct, second.cpu.iter().filter_map(|cell| cell.mean()).collect());
-        figures.extend(of_steps(&steps, &by_block));
+        figures.extend(of_steps(steps, &by_block));
+        if let Some(known) = &known {
+            figures.extend(of_tokens(steps, &known.tokens(&self.marks), &by_block));
+        }
         figures.retain(|_, values| !values.is_empty());
         Ok(ComparedRun {
             name: self.name,
@@ -159,12 +167,14 @@ struct FirstPass {
     summary: Summary,
     facts: FactsOfGpus,
     span_ns: Option<(i64, i64)>,
+    /// What shows steps; none: they are marked.
+    signals: Option<StepSignals>,
 }
 
 impl FirstPass {
-    fn new(interval: Duration, system_interval: Duration) -> Self {
+    fn new(interval: Duration, system_interval: Duration, signals: Option<StepSignals>) -> Self {
         let summary = Summary::new(interval, system_interval);
-        Self { summary, facts: FactsOfGpus::default(), span_ns: None }
+        Self { summary, facts: FactsOfGpus::default(), span_ns: None, signals }
     }
 
     fn add(&mut self, batch: &Batch) {
@@ -173,6 +183,9 @@ impl FirstPass {
             return;
         }
         self.facts.add(batch);
+        if let Some(signals) = &mut self.signals {
+            signals.add(batch, 0);
+        }
         for &time_ns in times(batch) {
             let (from, to) = self.span_ns.unwrap_or((time_ns, time_ns));
             self.span_ns = Some((from.min(time_ns), to.max(time_ns)));
@@ -260,16 +273,17 @@ fn used(mut gpus: Vec<GpuSummary>) -> Vec<GpuSummary> {
     gpus
 }
 
-/// Steps in a row, in each part as many as in the others, or one more: the parts weigh the same.
-fn parts(steps: &[Step]) -> impl Iterator<Item = &[Step]> {
-    let all = steps.len();
+/// What is of each step, in a row: in each part as much as in the others, or one more, so that the parts weigh the same.
+fn parts<T>(of_steps: &[T]) -> impl Iterator<Item = &[T]> {
+    let all = of_steps.len();
     let count = all / all.div_ceil(BLOCKS_MAX).max(1);
-    (0..count).filter_map(move |at| steps.get(at * all / count..(at + 1) * all / count))
+    (0..count).filter_map(move |at| of_steps.get(at * all / count..(at + 1) * all / count))
 }
 
 /// A block for each part of the steps.
-fn blocks(steps: &[Step]) -> Vec<Block> {
-    let block = |steps: &[Step]| Some(Block { from_ns: steps.first()?.from_ns, to_ns: steps.last()?.to_ns });
+fn blocks(steps: &[RunStep]) -> Vec<Block> {
+    let block =
+        |steps: &[RunStep]| Some(Block { from_ns: steps.first()?.from_ns, to_ns: steps.last()?.to_ns });
     parts(steps).filter_map(block).collect()
 }
 
@@ -346,8 +360,8 @@ fn whole(gpus: &[GpuSummary], by_block: &ByBlock<'_>) -> Vec<(RunMetric, Vec<f64
 }
 
 /// What is known of the steps, block by block.
-fn of_steps(steps: &[Step], by_block: &ByBlock<'_>) -> Vec<(RunMetric, Vec<f64>)> {
-    let mean = |steps: &[Step]| steps.iter().map(|step| step.duration_s()).sum::<f64>() / number(steps.len());
+fn of_steps(steps: &[RunStep], by_block: &ByBlock<'_>) -> Vec<(RunMetric, Vec<f64>)> {
+    let mean = |steps: &[RunStep]| duration_s(steps) / number(steps.len());
     let durations: Vec<f64> = parts(steps).map(mean).collect();
     let energy = durations
         .iter()
@@ -357,6 +371,28 @@ fn of_steps(steps: &[Step], by_block: &ByBlock<'_>) -> Vec<(RunMetric, Vec<f64>)
     vec![(RunMetric::StepS, durations), (RunMetric::StepEnergyJ, energy)]
 }
 
+/// What is known of the tokens of the steps, block by block; nothing if a block has none.
+fn of_tokens(steps: &[RunStep], tokens: &[f64], by_block: &ByBlock<'_>) -> Vec<(RunMetric, Vec<f64>)> {
+    let sums: Vec<(f64, f64)> = parts(steps)
+        .zip(parts(tokens))
+        .map(|(steps, tokens)| (duration_s(steps), tokens.iter().sum()))
+        .collect();
+    if sums.iter().any(|(_, tokens)| *tokens <= 0.0) {
+        return Vec::new();
+    }
+    let joules = |(block, (duration_s, tokens)): (usize, &(f64, f64))| {
+        Some(by_block.power(block)? * duration_s / tokens)
+    };
+    vec![
+        (RunMetric::TokensPerS, sums.iter().map(|(duration_s, tokens)| tokens / duration_s).collect()),
+        (RunMetric::JoulesPerToken, sums.iter().enumerate().filter_map(joules).collect()),
+    ]
+}
+
+fn duration_s(steps: &[RunStep]) -> f64 {
+    steps.iter().map(|step| step.duration_s()).sum()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -364,13 +400,16 @@ mod tests {
     #[test]
     fn blocks_have_as_many_steps_as_each_other_or_one_more() {
         for count in [5, 20, 21, 39, 61, 101, 1_000] {
-            let steps: Vec<Step> = (0..count).map(|at| Step { from_ns: at, to_ns: at + 1 }).collect();
+            let steps: Vec<RunStep> = (0..count).map(|at| RunStep { from_ns: at, to_ns: at + 1 }).collect();
             let sizes: Vec<i64> = blocks(&steps).iter().map(|block| block.to_ns - block.from_ns).collect();
             let (least, most) = (sizes.iter().min().unwrap(), sizes.iter().max().unwrap());
             assert!(sizes.len() <= BLOCKS_MAX && most - least <= 1, "{count} steps in {sizes:?}");
             assert_eq!(sizes.iter().sum::<i64>(), count, "each step is in one: {sizes:?}");
-            let durations = of_steps(&steps, &ByBlock { blocks: sizes.len(), gpus: &[] });
+            let by_block = ByBlock { blocks: sizes.len(), gpus: &[] };
+            let durations = of_steps(&steps, &by_block);
             assert_eq!(durations[0].1.len(), sizes.len(), "they are the blocks of the rows, too");
+            let tokens = of_tokens(&steps, &vec![1.0; steps.len()], &by_block);
+            assert_eq!(tokens[0].1.len(), sizes.len(), "so are those of the tokens");
         }
     }
 }

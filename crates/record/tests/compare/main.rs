@@ -11,7 +11,7 @@ use gpuvitals_record::{
     ChangeVerdict, CompareError, ComparedRun, MetricGate, RunComparison, RunMetric, UnlikeRuns, compare,
 };
 
-use simulated::{Dice, HEAT, POWER_CAP, Simulated};
+use simulated::{Dice, HEAT, POWER_CAP, Simulated, TOKENS};
 
 fn pairs() -> u64 {
     if std::env::var_os("GPUVITALS_TEST_LONG").is_some() { 200 } else { 20 }
@@ -84,6 +84,18 @@ fn a_clock_that_lost_2_percent_is_found_and_named() {
     // Of 20 pairs one more may be missed than of many: 95 % of them is 19.
     let (found_min, named_min) = ((pairs() * 95 / 100).min(pairs() - 2), pairs() * 90 / 100);
     assert!(found >= found_min && named >= named_min, "of {} found {found}, named {named}", pairs());
+}
+
+#[test]
+fn values_of_marks_are_tokens_per_second_and_joules_per_token() {
+    let found = compared(&Simulated::usual().runs(5, 21), &hot(0.05).runs(5, 22));
+    let [seconds, speed, joules, cost] =
+        [RunMetric::StepS, RunMetric::TokensPerS, RunMetric::StepEnergyJ, RunMetric::JoulesPerToken]
+            .map(|metric| found.metrics[&metric]);
+    assert!((speed.base * seconds.base / TOKENS - 1.0).abs() < 0.01, "{speed:?}");
+    assert!((cost.base * TOKENS / joules.base - 1.0).abs() < 0.01, "{cost:?}");
+    assert_eq!(speed.verdict, Some(ChangeVerdict::Regression), "{speed:?}");
+    assert!(speed.change_pct < -4.0, "{speed:?}");
 }
 
 #[test]

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use gpuvitals_core::batch::Value;
 use gpuvitals_core::{Batch, BatchBuilder, Identity, IdentityColumn, MetricId, Origin, Table, throttle};
-use gpuvitals_record::{ComparedRun, RecordError, RecordedMark, RunFacts, RunSource};
+use gpuvitals_record::{ComparedRun, MarkContent, RecordError, RecordedMark, RunFacts, RunSource};
 
 const POWER: MetricId = MetricId::of("power_w");
 const CLOCK: MetricId = MetricId::of("gpu_clock_mhz");
@@ -22,6 +22,8 @@ const GPUS: usize = 2;
 const STEPS: usize = 62;
 /// Steps that last three times as long: the program compiles.
 const WARM_UP: usize = 2;
+/// What each step takes.
+pub(crate) const TOKENS: f64 = 8_192.0;
 const INTERVAL: Duration = Duration::from_millis(250);
 /// Noise from run to run, of the time and of the power.
 const RUN_NOISE: f64 = 0.005;
@@ -84,7 +86,12 @@ impl Simulated {
             marks.push(RecordedMark {
                 timestamp_ns: end_ns,
                 monotonic_ns: end_ns,
-                content: format!("step {step}").into(),
+                content: MarkContent {
+                    step: i64::try_from(step).ok(),
+                    value_name: Some("tokens".to_owned()),
+                    value: Some(TOKENS),
+                    ..MarkContent::default()
+                },
             });
             let longer = if step < WARM_UP { 3.0 } else { 1.0 };
             end_s += longer * step_s * dice.around(WITHIN_NOISE);
