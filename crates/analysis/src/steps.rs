@@ -8,6 +8,7 @@
 mod bounds;
 mod chain;
 mod even;
+mod last;
 mod period;
 mod phases;
 mod signals;
@@ -15,6 +16,7 @@ mod step;
 mod usual;
 mod wave;
 
+pub use last::{LastOfSteps, last_of_steps};
 pub use phases::RunPhase;
 pub use signals::StepSignals;
 pub use step::RunStep;

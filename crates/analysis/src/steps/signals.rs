@@ -1,5 +1,6 @@
 //! What GPUs did over time, all of them together, in bins of equal width: bounded, however long the run is.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use gpuvitals_core::batch::{MetricColumn, RowKeys, Value};
@@ -16,6 +17,10 @@ const METRICS: [MetricId; 6] = [
     MetricId::of("utilization_pct"),
     MetricId::of("interconnect_tx_bytes_per_s"),
 ];
+/// How many of them are powers, the best first.
+const POWERS: usize = 2;
+/// Nanoseconds.
+const SECOND: f64 = 1e9;
 /// Narrowest bin.
 const WIDTH_MIN_NS: i64 = 10_000_000;
 /// Most bins; then they become twice as wide.
@@ -186,17 +191,34 @@ impl StepSignals {
         self.width_ns *= 2;
     }
 
+    /// Energy that all GPUs took in a time, by their power, joules; none if it was not read. The first GPUs count, 64 of them.
+    pub fn energy_j(&self, time: Range<i64>) -> Option<f64> {
+        let power = self.tracks.iter().take(POWERS).find(|track| !track.bins.is_empty())?;
+        let zero_ns = self.first?.checked_mul(self.width_ns)?.checked_sub(power.late_ns())?;
+        let bin = |at_ns: i64| at_ns.saturating_sub(zero_ns).max(0);
+        let (from_ns, to_ns) = (bin(time.start), bin(time.end));
+        let first = from_ns / self.width_ns;
+        let within = power.bins.iter().zip(0..).skip(usize::try_from(first).ok()?);
+        let watts_ns = within.map(|(sum, index): (&f64, i64)| {
+            let begin_ns = index.saturating_mul(self.width_ns);
+            let covered = to_ns.min(begin_ns + self.width_ns) - from_ns.max(begin_ns);
+            (covered, sum * nanoseconds(covered) / nanoseconds(self.width_ns))
+        });
+        Some(watts_ns.take_while(|(covered, _)| *covered > 0).map(|(_, part)| part).sum::<f64>() / SECOND)
+    }
+
     /// The signals as they are; none without a row.
     pub(super) fn binned(&self) -> Option<Binned> {
         let first_ns = self.first?.checked_mul(self.width_ns)?;
         let length = self.tracks.iter().map(|track| track.bins.len()).max()?;
-        let signal = |track: &Track| {
+        let signal = |track: &Track| -> Vec<f64> {
             let late = usize::try_from(track.late_ns() / self.width_ns).unwrap_or(0);
             let values = track.bins.iter().skip(late).map(|sum| sum / nanoseconds(self.width_ns));
             let last = track.bins.last().map_or(0.0, |sum| sum / nanoseconds(self.width_ns));
             values.chain(std::iter::repeat(last)).take(length).collect()
         };
-        let signals = self.tracks.iter().filter(|track| !track.bins.is_empty()).map(signal).collect();
+        let signals: Vec<Vec<f64>> =
+            self.tracks.iter().filter(|track| !track.bins.is_empty()).map(signal).collect();
         let row_ns = self.tracks.iter().filter_map(Track::row_ns).min().unwrap_or(self.width_ns);
         Some(Binned { first_ns, width_ns: self.width_ns, row_ns, signals })
     }
