@@ -115,6 +115,11 @@ impl CurveGrid {
         self.span.0
     }
 
+    /// When the last row was read.
+    pub(crate) fn last_ns(self) -> i64 {
+        self.span.1
+    }
+
     /// Where a bucket begins, seconds after the first row.
     pub(crate) fn start_s(self, index: i64) -> f64 {
         self.at_s(index.saturating_mul(self.width_ns)).clamp(0.0, self.span_s())

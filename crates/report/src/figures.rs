@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use gpuvitals_analysis::summary::GpuSummary;
+use gpuvitals_record::StepOrigin;
 use serde::Serialize;
 
 /// Shares of the time in which a GPU was observed, 0 to 1, in which limits held its clocks down. Several may have been at
@@ -52,6 +53,50 @@ pub struct RunMark {
     pub node: Option<String>,
     /// What the program said.
     pub text: String,
+}
+
+/// The steps of a run, after the warm-up.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct StepFigures {
+    /// The machine whose recording tells them.
+    pub node: Option<String>,
+    /// How many there are.
+    pub count: usize,
+    /// Steps of the warm-up, which no figure has.
+    pub warm_up: usize,
+    /// Where they are known from.
+    pub origin: StepOrigin,
+    /// How sure it is that these are the steps, 0 to 1.
+    pub certainty: f64,
+    /// Their middle duration, seconds.
+    pub median_s: f64,
+    /// The duration that one step of twenty exceeds.
+    pub p95_s: f64,
+    /// The longest one.
+    pub longest_s: f64,
+    /// When that began, seconds after the first row.
+    pub longest_at_s: f64,
+    /// Middle energy of a step by the power of that machine's GPUs, joules; none: it was not read.
+    pub energy_j: Option<f64>,
+    /// Tokens a second, by values of marks.
+    pub tokens_per_s: Option<f64>,
+}
+
+/// A phase of a run: all of its times together.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct PhaseFigures {
+    /// What it is called.
+    pub name: String,
+    /// When it first began, seconds after the first row.
+    pub at_s: f64,
+    /// How often it came.
+    pub times: usize,
+    /// How long it lasted.
+    pub duration_s: f64,
+    /// The same as a share of the run.
+    pub share: f64,
+    /// Its energy by the power of that machine's GPUs, joules; none: it was not read.
+    pub energy_j: Option<f64>,
 }
 
 /// A recording of a run.

@@ -22,9 +22,11 @@ mod page;
 mod panels;
 mod run;
 mod sentences;
+mod step_chart;
+mod steps;
 mod tables;
 mod words;
 
-pub use figures::{HeldShares, RunGpu, RunMark, RunRecording};
+pub use figures::{HeldShares, PhaseFigures, RunGpu, RunMark, RunRecording, StepFigures};
 pub use markdown::MarkdownText;
 pub use run::RunReport;

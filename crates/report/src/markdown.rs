@@ -81,6 +81,12 @@ impl fmt::Display for RunMarkdown<'_> {
             }
             f.write_char('\n')?;
         }
+        if let Some(steps) = &run.steps {
+            write!(f, "\nSteps after the warm-up:\n\n{}", tables::of_steps(steps))?;
+        }
+        if !run.phases.is_empty() {
+            write!(f, "\nPhases:\n\n{}", tables::of_phases(&run.phases))?;
+        }
         if let Some(limits) = tables::of_limits(&run.gpus) {
             write!(f, "\nClocks held down, as shares of the time:\n\n{limits}")?;
         }

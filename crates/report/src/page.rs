@@ -12,6 +12,7 @@ use crate::curve::{Curve, CurveGrid};
 use crate::figures::RunGpu;
 use crate::panels::{GPU_PANELS, HOST_PANELS, RunPanel};
 use crate::run::{GPUS_DRAWN, RunReport};
+use crate::step_chart::{StepChart, caption};
 use crate::tables::{self, RunTable};
 use crate::words::{energy, number, span};
 
@@ -141,6 +142,7 @@ impl RunPage<'_> {
         f.write_str("<nav aria-label=\"Parts of the report\"><ul>")?;
         let parts = [
             ("gpus", "GPUs", !run.gpus.is_empty()),
+            ("steps", "Steps", run.steps.is_some() || !run.phases.is_empty()),
             ("course", "Over time", run.started.is_some() && !run.gpus.is_empty()),
             ("marks", "Marks", !run.marks.is_empty()),
             ("hosts", "The host", !run.hosts.is_empty()),
@@ -171,6 +173,29 @@ impl RunPage<'_> {
                 f,
                 r#"<p class="note">{rows} rows are of more devices than a summary is made for.</p>"#
             )?;
+        }
+        f.write_str("</section>\n")
+    }
+
+    /// How long steps took, and what the phases were.
+    fn steps(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let run = self.run;
+        if run.steps.is_none() && run.phases.is_empty() {
+            return Ok(());
+        }
+        f.write_str("<section aria-labelledby=\"steps\">\n<h2 id=\"steps\">Steps and phases</h2>\n")?;
+        if let Some(steps) = &run.steps {
+            let chart = StepChart { durations_s: &run.durations_s };
+            let caption = caption(&run.durations_s);
+            writeln!(f, "<figure><figcaption><h3>{}</h3></figcaption>{chart}</figure>", Escaped(&caption))?;
+            writeln!(
+                f,
+                "{}",
+                HtmlTable { table: &tables::of_steps(steps), caption: "Steps after the warm-up" }
+            )?;
+        }
+        if !run.phases.is_empty() {
+            writeln!(f, "{}", HtmlTable { table: &tables::of_phases(&run.phases), caption: "Phases" })?;
         }
         f.write_str("</section>\n")
     }
@@ -288,6 +313,7 @@ impl fmt::Display for RunPage<'_> {
         self.head(f)?;
         self.opening(f)?;
         self.gpus(f)?;
+        self.steps(f)?;
         if let Some(frame) = frame {
             self.course(f, frame)?;
         }

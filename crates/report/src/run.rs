@@ -3,16 +3,19 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use gpuvitals_analysis::steps::StepSignals;
 use gpuvitals_analysis::summary::{HostSummary, Summary, gap_ns};
 use gpuvitals_core::Batch;
 use gpuvitals_core::integral::rounded;
 use gpuvitals_core::time::{self, SECOND_NS};
-use gpuvitals_record::{Data, RecordError, RecordedMark, RecordingFacts, recorded_marks};
+use gpuvitals_record::{Data, MARKS_MAX, RecordError, RecordedMark, RecordingFacts, recorded_marks};
 use serde::Serialize;
 
+use crate::curve::CurveGrid;
 use crate::curves::{BUCKETS_MAX, Curves};
-use crate::figures::{RunGpu, RunMark, RunRecording};
+use crate::figures::{PhaseFigures, RunGpu, RunMark, RunRecording, StepFigures};
 use crate::sentences::{sentences, title};
+use crate::steps::{StepSource, StepsOfRun};
 
 /// Most marks of a recording that are told; the others are counted.
 const MARKS_TOLD: usize = 200;
@@ -41,6 +44,10 @@ pub struct RunReport {
     pub gpus: Vec<RunGpu>,
     /// The machines.
     pub hosts: Vec<HostSummary>,
+    /// The steps; none: neither marks nor signals show them.
+    pub steps: Option<StepFigures>,
+    /// The phases, in the order in which they first came.
+    pub phases: Vec<PhaseFigures>,
     /// The first marks of each recording, by time.
     pub marks: Vec<RunMark>,
     /// Marks that are not told.
@@ -49,6 +56,9 @@ pub struct RunReport {
     pub rows_left_out: u64,
     /// The recordings, by the time at which they began.
     pub recordings: Vec<RunRecording>,
+    /// How long each step took, seconds.
+    #[serde(skip)]
+    pub(crate) durations_s: Vec<f64>,
     #[serde(skip)]
     pub(crate) curves: Curves,
 }
@@ -57,8 +67,10 @@ pub struct RunReport {
 struct Reading {
     directory: PathBuf,
     facts: RecordingFacts,
+    /// All of them, by time.
     marks: Vec<RecordedMark>,
     marks_count: u64,
+    signals: StepSignals,
     /// How far its monotonic clock is behind UTC; none before its first row.
     behind_ns: Option<i64>,
 }
@@ -66,8 +78,24 @@ struct Reading {
 impl Reading {
     fn of(directory: &Path) -> Result<Self, RecordError> {
         let facts = RecordingFacts::read(directory)?;
-        let (marks, marks_count) = recorded_marks(directory, MARKS_TOLD)?;
-        Ok(Self { directory: directory.to_owned(), facts, marks, marks_count, behind_ns: None })
+        let most = usize::try_from(MARKS_MAX).unwrap_or(usize::MAX);
+        let (mut marks, marks_count) = recorded_marks(directory, most)?;
+        marks.sort_by_key(|mark| mark.monotonic_ns);
+        // Made anew when the longest gap between two rows is known.
+        let signals = StepSignals::new(0);
+        Ok(Self { directory: directory.to_owned(), facts, marks, marks_count, signals, behind_ns: None })
+    }
+
+    /// What it says of its steps.
+    fn steps(&self, grid: CurveGrid) -> StepsOfRun {
+        let behind_ns = self.behind_ns.unwrap_or(0);
+        StepsOfRun::of(StepSource {
+            marks: &self.marks,
+            signals: &self.signals,
+            from_ns: grid.first_ns().saturating_sub(behind_ns),
+            to_ns: grid.last_ns().saturating_sub(behind_ns),
+            node: self.facts.get("node"),
+        })
     }
 
     fn started_ns(&self) -> Option<i64> {
@@ -115,11 +143,13 @@ impl RunReport {
         let mut summary = Summary::new(interval, longest("system_rate_hz", USUAL_SYSTEM_HZ));
         let mut curves = Curves::new(gap_ns(interval));
         for reading in &mut readings {
+            reading.signals = StepSignals::new(gap_ns(interval));
             for batch in Data::open(&reading.directory)? {
                 let batch = batch?;
                 let behind_ns = reading.set_clock(&batch);
                 summary.add(&batch);
                 curves.add(&batch, behind_ns);
+                reading.signals.add(&batch, 0);
             }
         }
         Ok(Self::of(readings, &summary, curves))
@@ -148,18 +178,22 @@ impl RunReport {
             time::format(grid.first_ns() - grid.first_ns().rem_euclid(SECOND_NS))
         });
         let (marks, marks_left_out) = marks(&readings, &curves);
+        let steps = steps(&readings, &curves);
         Self {
             title: title(&gpus, &hosts),
-            sentences: sentences(&gpus, duration_s),
+            sentences: sentences(&gpus, duration_s, steps.figures.as_ref()),
             started,
             duration_s,
             energy_j: (!joules.is_empty()).then(|| rounded(joules.iter().sum())),
             gpus,
             hosts,
+            steps: steps.figures,
+            phases: steps.phases,
             marks,
             marks_left_out,
             rows_left_out: summary.left_out(),
             recordings: readings.into_iter().map(Reading::told).collect(),
+            durations_s: steps.durations_s,
             curves,
         }
     }
@@ -172,6 +206,16 @@ impl RunReport {
     }
 }
 
+/// The steps of the first recording that tells any, or else its phases.
+fn steps(readings: &[Reading], curves: &Curves) -> StepsOfRun {
+    let Some(grid) = curves.grid() else { return StepsOfRun::default() };
+    let mut all: Vec<StepsOfRun> = readings.iter().map(|reading| reading.steps(grid)).collect();
+    all.retain(|steps| !steps.is_empty());
+    // A stable order: the first of those with steps, then the first with phases.
+    all.sort_by_key(|steps| steps.figures.is_none());
+    all.into_iter().next().unwrap_or_default()
+}
+
 /// The marks by time, and how many others there are.
 fn marks(readings: &[Reading], curves: &Curves) -> (Vec<RunMark>, u64) {
     let Some(grid) = curves.grid() else {
@@ -179,7 +223,7 @@ fn marks(readings: &[Reading], curves: &Curves) -> (Vec<RunMark>, u64) {
     };
     let mut told: Vec<RunMark> = readings
         .iter()
-        .flat_map(|reading| reading.marks.iter().map(move |mark| (reading, mark)))
+        .flat_map(|reading| reading.marks.iter().take(MARKS_TOLD).map(move |mark| (reading, mark)))
         .map(|(reading, mark)| RunMark {
             at_s: rounded(grid.at_s(reading.time_of(mark))),
             node: reading.facts.get("node").map(str::to_owned),

@@ -2,8 +2,9 @@
 
 use gpuvitals_analysis::robust::median;
 use gpuvitals_analysis::summary::HostSummary;
+use gpuvitals_record::StepOrigin;
 
-use crate::figures::{HeldShares, RunGpu};
+use crate::figures::{HeldShares, RunGpu, StepFigures};
 use crate::words::{energy, listed, number, percent, span};
 
 /// Least share of the time for which a throttled or silent GPU is worth a sentence.
@@ -47,12 +48,24 @@ pub(crate) fn title(gpus: &[RunGpu], hosts: &[HostSummary]) -> String {
 }
 
 /// The sentences.
-pub(crate) fn sentences(gpus: &[RunGpu], duration_s: f64) -> Vec<String> {
+pub(crate) fn sentences(gpus: &[RunGpu], duration_s: f64, steps: Option<&StepFigures>) -> Vec<String> {
     if gpus.is_empty() {
         return vec![format!("The host alone was recorded, for {}.", span(duration_s))];
     }
-    let all = [Some(taken(gpus, duration_s)), held(gpus), silent(gpus).or_else(|| behind(gpus))];
+    let taken = Some(taken(gpus, duration_s));
+    let all = [taken, steps.map(stepped), held(gpus), silent(gpus).or_else(|| behind(gpus))];
     all.into_iter().flatten().collect()
+}
+
+/// How long a step took, and how that is known.
+fn stepped(steps: &StepFigures) -> String {
+    let known = match steps.origin {
+        StepOrigin::Marks => "by its marks".to_owned(),
+        StepOrigin::Signals => format!("as the signals show, {} sure", percent(steps.certainty)),
+    };
+    let joules = steps.energy_j.map_or_else(String::new, |joules| format!(" and {}", energy(joules)));
+    let (middle, tail) = (span(steps.median_s), span(steps.p95_s));
+    format!("A step took {middle}{joules}, one of twenty more than {tail}: {} steps {known}.", steps.count)
 }
 
 /// How long it took, and how much energy.

@@ -1,8 +1,9 @@
 //! The tables of a report, as every form of it has them.
 
 use gpuvitals_analysis::summary::{EnergyFigure, HostSummary};
+use gpuvitals_record::StepOrigin;
 
-use crate::figures::{RunGpu, RunMark, RunRecording};
+use crate::figures::{PhaseFigures, RunGpu, RunMark, RunRecording, StepFigures};
 use crate::words::{energy, memory, number, percent, span};
 
 /// Rows of texts under headings; the first column names the row.
@@ -95,6 +96,43 @@ fn alike(gpus: &[RunGpu], say: impl Fn(&RunGpu) -> Option<String>) -> Vec<(Strin
         }
     }
     said
+}
+
+/// The steps in figures.
+pub(crate) fn of_steps(steps: &StepFigures) -> RunTable {
+    let known = match steps.origin {
+        StepOrigin::Marks => "marks".to_owned(),
+        StepOrigin::Signals => format!("signals, {} sure", percent(steps.certainty)),
+    };
+    let rows = [
+        ("Steps", steps.count.to_string()),
+        ("Known from", known),
+        ("Before them, of the warm-up", steps.warm_up.to_string()),
+        ("Median", span(steps.median_s)),
+        ("95 % are shorter than", span(steps.p95_s)),
+        ("Longest", format!("{}, after {}", span(steps.longest_s), span(steps.longest_at_s))),
+        ("Energy, median", steps.energy_j.map_or_else(dash, energy)),
+        ("Tokens a second", steps.tokens_per_s.map_or_else(dash, number)),
+    ];
+    let heads = ["Figure", "Value"].map(str::to_owned).to_vec();
+    let rows = rows.map(|(name, value)| vec![name.to_owned(), value]).to_vec();
+    RunTable { heads, rows, numbers_from: 1 }
+}
+
+/// The phases, each with all of its times.
+pub(crate) fn of_phases(phases: &[PhaseFigures]) -> RunTable {
+    let rows = phases.iter().map(|phase| {
+        vec![
+            phase.name.clone(),
+            span(phase.at_s),
+            phase.times.to_string(),
+            span(phase.duration_s),
+            percent(phase.share),
+            phase.energy_j.map_or_else(dash, energy),
+        ]
+    });
+    let heads = ["Phase", "First after", "Times", "Lasted", "Of the run", "Energy"];
+    RunTable { heads: heads.map(str::to_owned).to_vec(), rows: rows.collect(), numbers_from: 1 }
 }
 
 /// What held the clocks of the GPUs down; none if nothing did, or nobody says.

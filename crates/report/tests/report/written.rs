@@ -56,7 +56,8 @@ impl Run {
             marks: vec![(5_000, "epoch 1".to_owned()), (12_000, "epoch 2".to_owned())],
             said: |gpu, row| {
                 let is_hot = gpu == 3 && (60..140).contains(&row);
-                let (watts, clock_mhz) = if is_hot { (450, 1_200) } else { (600 + row % 20, 1_980) };
+                let (watts, clock_mhz) =
+                    if is_hot { (450, 1_200) } else { (600 + ((row * 2_654_435_761) >> 7) % 20, 1_980) };
                 Some(Said { watts, clock_mhz, is_hot })
             },
         }

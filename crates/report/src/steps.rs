@@ -1,0 +1,114 @@
+//! The steps and phases of a run, by the clock of its courses.
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+
+use gpuvitals_analysis::robust::median;
+use gpuvitals_analysis::steps::{RunPhase, RunStep, StepSignals};
+use gpuvitals_core::integral::{rounded, seconds};
+use gpuvitals_record::{RecordedMark, RunSteps};
+
+use crate::figures::{PhaseFigures, StepFigures};
+
+/// One step of so many is longer than the figure that is shown beside the median.
+const TAIL: usize = 20;
+/// Name of the value that says how many tokens a step took.
+const TOKENS: &str = "tokens";
+
+/// What a recording says of its steps.
+#[derive(Debug, Default)]
+pub(crate) struct StepsOfRun {
+    pub(crate) figures: Option<StepFigures>,
+    pub(crate) phases: Vec<PhaseFigures>,
+    /// Of each step after the warm-up, seconds.
+    pub(crate) durations_s: Vec<f64>,
+}
+
+/// A recording whose steps are looked for, by its own clock.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct StepSource<'a> {
+    /// All of them, by time.
+    pub(crate) marks: &'a [RecordedMark],
+    pub(crate) signals: &'a StepSignals,
+    /// When the run began and ended.
+    pub(crate) from_ns: i64,
+    pub(crate) to_ns: i64,
+    /// The recorded machine.
+    pub(crate) node: Option<&'a str>,
+}
+
+impl StepsOfRun {
+    pub(crate) fn of(source: StepSource<'_>) -> Self {
+        let StepSource { marks, signals, .. } = source;
+        let known = RunSteps::marked(marks).or_else(|| RunSteps::shown(signals));
+        let phases = RunSteps::phases(marks, source.to_ns, known.as_ref(), signals);
+        let durations =
+            |known: &RunSteps| -> Vec<f64> { known.steps.iter().map(|step| step.duration_s()).collect() };
+        Self {
+            figures: known.as_ref().and_then(|known| source.figures(known)),
+            phases: source.phases(&phases),
+            durations_s: known.as_ref().map(durations).unwrap_or_default(),
+        }
+    }
+
+    /// Whether there is anything to show.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.figures.is_none() && self.phases.is_empty()
+    }
+}
+
+impl StepSource<'_> {
+    fn figures(&self, known: &RunSteps) -> Option<StepFigures> {
+        let mut sorted: Vec<f64> = known.steps.iter().map(|step| step.duration_s()).collect();
+        sorted.sort_by(f64::total_cmp);
+        let tail = sorted.len() - 1 - sorted.len() / TAIL;
+        let longest = known.steps.iter().max_by(|a, b| a.duration_s().total_cmp(&b.duration_s()))?;
+        let energy = |step: &RunStep| self.signals.energy_j(step.from_ns..step.to_ns);
+        let mut joules: Vec<f64> = known.steps.iter().filter_map(energy).collect();
+        let tokens: f64 = known.values(self.marks, TOKENS).iter().sum();
+        let lasted_s: f64 = sorted.iter().sum();
+        Some(StepFigures {
+            node: self.node.map(str::to_owned),
+            count: known.steps.len(),
+            warm_up: known.warm_up.len(),
+            origin: known.origin,
+            certainty: rounded(known.certainty),
+            p95_s: rounded(*sorted.get(tail)?),
+            median_s: rounded(median(&mut sorted)?),
+            longest_s: rounded(longest.duration_s()),
+            longest_at_s: rounded(seconds(longest.from_ns.saturating_sub(self.from_ns))),
+            energy_j: median(&mut joules).map(rounded),
+            tokens_per_s: (tokens > 0.0).then(|| rounded(tokens / lasted_s)),
+        })
+    }
+
+    /// The phases of one name as one, in the order in which they first came.
+    fn phases(&self, phases: &[RunPhase]) -> Vec<PhaseFigures> {
+        let mut by_name: BTreeMap<&str, Vec<Range<i64>>> = BTreeMap::new();
+        for phase in phases {
+            by_name.entry(&phase.name).or_default().push(phase.from_ns..phase.to_ns);
+        }
+        let whole_s = seconds(self.to_ns.saturating_sub(self.from_ns)).max(f64::MIN_POSITIVE);
+        let mut figures: Vec<PhaseFigures> = by_name
+            .into_iter()
+            .map(|(name, times)| {
+                let lasted_s: f64 = times.iter().map(|time| seconds(time.end - time.start)).sum();
+                let first_ns = times.first().map_or(self.from_ns, |time| time.start);
+                PhaseFigures {
+                    name: name.to_owned(),
+                    at_s: rounded(seconds(first_ns.saturating_sub(self.from_ns))),
+                    times: times.len(),
+                    duration_s: rounded(lasted_s),
+                    share: rounded((lasted_s / whole_s).min(1.0)),
+                    energy_j: times
+                        .into_iter()
+                        .map(|time| self.signals.energy_j(time))
+                        .sum::<Option<f64>>()
+                        .map(rounded),
+                }
+            })
+            .collect();
+        figures.sort_by(|a, b| a.at_s.total_cmp(&b.at_s));
+        figures
+    }
+}
