@@ -6,9 +6,10 @@ mod written;
 
 use std::path::{Path, PathBuf};
 
+use gpuvitals_record::StepOrigin;
 use gpuvitals_report::RunReport;
 
-use written::Run;
+use written::{Run, Said};
 
 /// Compares with a file beside the tests; `UPDATE=1` writes it.
 fn golden(name: &str, found: &str) {
@@ -88,6 +89,52 @@ fn marks_beyond_a_few_hundred_are_counted() {
     assert_eq!((report.marks.len(), report.marks_left_out), (200, 800));
     assert!(report.html().contains("800 more marks"));
     assert!(report.markdown().contains("1000 marks"));
+}
+
+#[test]
+fn marked_steps_have_their_distribution_and_energy() {
+    let marks = (0..20).map(|step| (step * 1_000, format!("step {step}"))).collect();
+    let report = report(&Run { marks, ..Run::hot() });
+    let steps = report.steps.as_ref().unwrap();
+    assert_eq!((steps.count, steps.warm_up, steps.origin), (19, 0, StepOrigin::Marks));
+    assert!((steps.median_s - 1.0).abs() < 1e-9 && (steps.longest_s - 1.0).abs() < 1e-9, "{steps:?}");
+    // Four GPUs of about 610 W, one of which is held to 450 W for eight of the steps.
+    let joules = steps.energy_j.unwrap();
+    assert!((2_200.0..2_500.0).contains(&joules), "{joules}");
+    let [_, sentence, ..] = report.sentences.as_slice() else { panic!("{:?}", report.sentences) };
+    assert!(sentence.starts_with("A step took 1.00 s and 2."), "{sentence}");
+    assert!(sentence.ends_with("19 steps by its marks."), "{sentence}");
+    let page = report.html();
+    assert!(page.contains("Duration of 19 steps") && page.contains("How long 19 steps took"));
+    assert!(report.markdown().contains("| Median | 1.00 s |"), "{}", report.markdown());
+}
+
+#[test]
+fn steps_and_phases_are_shown_without_marks() {
+    let said = |_: i32, row: i64| {
+        let watts = match row {
+            ..100 => 90,
+            _ if row % 10 < 8 => 600,
+            _ => 300,
+        };
+        Some(Said { watts, clock_mhz: 1_980, is_hot: false })
+    };
+    let report = report(&Run { rows: 700, marks: Vec::new(), said, ..Run::hot() });
+    let steps = report.steps.as_ref().unwrap();
+    assert_eq!(steps.origin, StepOrigin::Signals);
+    assert!((58..=61).contains(&steps.count), "{steps:?}");
+    assert!((steps.median_s - 1.0).abs() < 0.02 && steps.certainty > 0.7, "{steps:?}");
+    assert!(report.sentences.iter().any(|sentence| sentence.contains("as the signals show")));
+    let phase = |name: &str| report.phases.iter().find(|phase| phase.name == name).unwrap();
+    let (idle, steady) = (phase("idle"), phase("steady"));
+    assert!(
+        (idle.duration_s - 10.0).abs() < 1.0 && (steady.duration_s - 60.0).abs() < 2.0,
+        "{:?}",
+        report.phases
+    );
+    let (idle_w, steady_w) =
+        (idle.energy_j.unwrap() / idle.duration_s, steady.energy_j.unwrap() / steady.duration_s);
+    assert!((idle_w - 360.0).abs() < 60.0 && (steady_w - 2_160.0).abs() < 60.0, "{idle_w} W, {steady_w} W");
 }
 
 #[test]
