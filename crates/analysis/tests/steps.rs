@@ -212,7 +212,7 @@ fn check(found: &FoundSteps, training: &Training, what: &str) {
 
 #[test]
 fn steps_of_five_kinds_of_training_are_found_without_marks() {
-    for (hertz, step_s) in [(10.0, 2.5), (100.0, 2.5)] {
+    for (hertz, step_s) in [(10.0, 3.0), (100.0, 3.0)] {
         for kind in KINDS {
             let mut random = fastrand::Rng::with_seed(5);
             let training = Training::of(kind, step_s, &mut random);

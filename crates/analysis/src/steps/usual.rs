@@ -16,8 +16,14 @@ const STEPS_MAX: usize = 400;
 /// How far a step is moved at once: so many times, by this part of a period.
 const MOVES: usize = 6;
 const MOVE: f64 = 1.0 / 48.0;
-/// Part of a period around the begin in which the lull before it is looked for, and after it the height of the work.
+/// Part of a period before the begin in which the lull is looked for, and after it the height of the work.
 const LULL_WITHIN: f64 = 0.3;
+/// The lull may reach that much beyond the begin: this is where it was first thought to be.
+const LULL_AFTER: f64 = 0.1;
+/// Share of the way from the lull to the work from which the lull is over.
+const OUT_OF_LULL: f64 = 0.25;
+/// Part of a period after that in which the height of the first rise is measured.
+const FIRST_RISE: f64 = 0.15;
 
 /// Where a step begins, and how well it fits the usual course, up to 1.
 #[derive(Debug, Clone, Copy)]
@@ -79,7 +85,9 @@ fn course(values: &[f64], begins: &[Begin], offsets: &[f64]) -> Vec<f64> {
 
 fn level(values: &mut [f64]) {
     let mean = mean(values);
-    values.iter_mut().for_each(|value| *value -= mean);
+    for value in values {
+        *value -= mean;
+    }
 }
 
 /// A begin where its step fits the usual course best.
@@ -118,20 +126,26 @@ fn fit_after_pauses(values: &[f64], begins: &mut [Begin], (usual, offsets): (&[f
     }
 }
 
-/// How far from the begin the course rises from its lull to the middle between that and the work after it.
+/// How far from the begin the course rises out of the lull before it. Work may rise in more than one go: the first one counts, and
+/// its middle.
 fn rise(course: &[f64], offsets: &[f64], period: f64) -> f64 {
     let points = || offsets.iter().copied().zip(course.iter().copied());
-    let near = points().filter(|(offset, _)| offset.abs() <= LULL_WITHIN * period);
-    let Some((lull_at, lull)) = near.min_by(|a, b| a.1.total_cmp(&b.1)) else { return 0.0 };
-    let work = middle(
-        points()
-            .filter(|(offset, _)| *offset > lull_at && *offset <= lull_at + LULL_WITHIN * period)
-            .map(|(_, value)| value),
-    );
-    let half = f64::midpoint(lull, work);
-    let mut after = points().zip(points().skip(1)).skip_while(|((offset, _), _)| *offset < lull_at);
-    let crossing = after.find(|(before, after)| before.1 < half && after.1 >= half);
-    crossing.map_or(lull_at, |(before, after)| {
-        before.0 + (after.0 - before.0) * (half - before.1) / (after.1 - before.1)
-    })
+    let within = |from: f64, to: f64| -> Vec<f64> {
+        let part = from..=to;
+        points().filter(|(offset, _)| part.contains(offset)).map(|(_, value)| value).collect()
+    };
+    let crossing = |height: f64, near: f64| {
+        let crossings = points()
+            .zip(points().skip(1))
+            .filter(|(before, after)| before.1 < height && after.1 >= height)
+            .map(|(before, after)| {
+                before.0 + (after.0 - before.0) * (height - before.1) / (after.1 - before.1)
+            });
+        crossings.min_by(|a, b| (a - near).abs().total_cmp(&(b - near).abs())).unwrap_or(near)
+    };
+    let lull = within(-LULL_WITHIN * period, LULL_AFTER * period).into_iter().fold(f64::INFINITY, f64::min);
+    let work = middle(within(0.0, LULL_WITHIN * period));
+    let out = crossing(lull + OUT_OF_LULL * (work - lull), 0.0);
+    let first = within(out, out + FIRST_RISE * period);
+    if first.is_empty() { out } else { crossing(f64::midpoint(lull, middle(first)), out) }
 }
