@@ -12,8 +12,6 @@ use crate::figures::{PhaseFigures, StepFigures};
 
 /// One step of so many is longer than the figure that is shown beside the median.
 const TAIL: usize = 20;
-/// Name of the value that says how many tokens a step took.
-const TOKENS: &str = "tokens";
 
 /// What a recording says of its steps.
 #[derive(Debug, Default)]
@@ -65,7 +63,7 @@ impl StepSource<'_> {
         let longest = known.steps.iter().max_by(|a, b| a.duration_s().total_cmp(&b.duration_s()))?;
         let energy = |step: &RunStep| self.signals.energy_j(step.from_ns..step.to_ns);
         let mut joules: Vec<f64> = known.steps.iter().filter_map(energy).collect();
-        let tokens: f64 = known.values(self.marks, TOKENS).iter().sum();
+        let tokens: f64 = known.tokens(self.marks).iter().sum();
         let lasted_s: f64 = sorted.iter().sum();
         Some(StepFigures {
             node: self.node.map(str::to_owned),
