@@ -4,13 +4,18 @@
 //! bytes = text                                                                      what else it says is not known
 //!       | {"text": …, "phase": …, "step": …, "value_name": …, "value": …}            JSON; each field may be missing
 //! ```
+//!
+//! The object of a datagram may have `monotonic_ns`, too: when the mark was set, if it is sent later.
 
+use gpuvitals_core::clock::Moment;
 use serde::{Deserialize, Serialize};
 
 /// Longest text of a mark, in bytes; longer ones are cut.
 pub const MARK_LEN_MAX: usize = 1_024;
 /// Longest name of a phase or a value, in bytes.
 const NAME_LEN_MAX: usize = 128;
+/// Longest time between a mark and its datagram.
+const LATE_MAX_NS: i64 = 60_000_000_000;
 /// Name of a value that came without one.
 const UNNAMED: &str = "value";
 
@@ -99,6 +104,20 @@ impl MarkContent {
     }
 }
 
+/// When the mark of a datagram was set: as it says, because senders may put it off, or now. A time that cannot be is none.
+pub(crate) fn set_at(datagram: &[u8], now: Moment) -> Moment {
+    #[derive(Deserialize)]
+    struct Told {
+        monotonic_ns: i64,
+    }
+    let told = serde_json::from_slice::<Told>(datagram).ok();
+    let late_ns = told.map_or(0, |told| now.mono_ns.saturating_sub(told.monotonic_ns));
+    if !(0..=LATE_MAX_NS).contains(&late_ns) {
+        return now;
+    }
+    Moment { wall_ns: now.wall_ns - late_ns, mono_ns: now.mono_ns - late_ns }
+}
+
 fn cut(text: &mut String, most: usize) {
     text.truncate(text.floor_char_boundary(most));
 }
@@ -145,5 +164,20 @@ mod tests {
         );
         let wild = MarkContent { value: Some(f64::NAN), ..MarkContent::from("loss") }.kept();
         assert_eq!(wild, MarkContent::from("loss"));
+    }
+
+    #[test]
+    fn a_datagram_may_say_when_its_mark_was_set() {
+        let now = Moment { wall_ns: 900_000_000_000, mono_ns: 100_000_000_000 };
+        let at = |monotonic_ns: i64| {
+            set_at(format!(r#"{{"step": 3, "monotonic_ns": {monotonic_ns}}}"#).as_bytes(), now)
+        };
+        assert_eq!(at(99_000_000_000), Moment { wall_ns: 899_000_000_000, mono_ns: 99_000_000_000 });
+        for impossible in [100_000_000_001, 39_999_999_999, i64::MIN] {
+            assert_eq!(at(impossible), now, "{impossible}");
+        }
+        for silent in ["step 3", r#"{"step": 3}"#, "7", ""] {
+            assert_eq!(set_at(silent.as_bytes(), now), now, "{silent}");
+        }
     }
 }

@@ -16,7 +16,7 @@ use std::thread::JoinHandle;
 
 use gpuvitals_core::clock::Moment;
 
-use crate::mark::MarkContent;
+use crate::mark::{MarkContent, set_at};
 use crate::marks::Marks;
 
 /// Environment variable that names the socket to recorded programs.
@@ -95,13 +95,14 @@ fn listen(socket: &UnixDatagram, marks: &Marks, last: &AtomicBool) {
             Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
             Err(_) => return,
         };
-        let Some(content) = MarkContent::of_bytes(bytes.get(..len).unwrap_or_default()) else {
+        let datagram = bytes.get(..len).unwrap_or_default();
+        let Some(content) = MarkContent::of_bytes(datagram) else {
             if last.load(Ordering::Acquire) {
                 return;
             }
             continue;
         };
-        if let Err(error) = marks.put(content, Moment::now()) {
+        if let Err(error) = marks.put(content, set_at(datagram, Moment::now())) {
             tracing::warn!(error = gpuvitals_core::causes(&error), "a mark is lost");
         }
     }
