@@ -1,5 +1,6 @@
 //! `gpuvitals record`, `repair` and `mark`: recordings of this machine.
 
+mod beside;
 mod chosen;
 mod progress;
 mod report;
@@ -60,13 +61,19 @@ pub(crate) struct Record {
     /// End after this time: 10s, 5m [default: when interrupted]
     #[arg(long, value_name = "DURATION", conflicts_with = "command")]
     duration: Option<String>,
+    /// Record beside a process that runs already, and end with it
+    #[arg(long, value_name = "PID", conflicts_with = "command")]
+    pid: Option<u32>,
+    /// Fail if there is no GPU to read, instead of recording the host alone
+    #[arg(long)]
+    require_gpus: bool,
     /// Replace a recording that is there already
     #[arg(long)]
     force: bool,
     /// Keep the command's arguments in the files, not its name alone: they may hold secrets
     #[arg(long)]
     keep_arguments: bool,
-    /// Record all GPUs, also with a command whose CUDA_VISIBLE_DEVICES, HIP_VISIBLE_DEVICES or ROCR_VISIBLE_DEVICES names some
+    /// Record all GPUs, also with a command or a process whose CUDA_VISIBLE_DEVICES, HIP_VISIBLE_DEVICES or ROCR_VISIBLE_DEVICES names some
     #[arg(long)]
     all_gpus: bool,
     /// Print the summary as JSON
@@ -156,14 +163,14 @@ pub(crate) fn run(
     let duration = flags.duration()?;
     flags.report.as_deref().map_or(Ok(()), report_of_run::check)?;
     let mut found = discover(sampling)?;
-    if found.probes.is_empty() {
+    if found.probes.is_empty() || (flags.require_gpus && !has_gpus(&found)) {
         return Err(nothing_to_sample(&found));
     }
     let mut shown = progress::RecordProgress::new(flags.quiet, !flags.command.is_empty(), sampling.rate);
     warn(&found);
     let mut config = recorder_config(flags, sampling)?;
-    let tables = narrowed(flags, &mut found, &config.machine);
-    let without_gpus = code_without_gpus(sampling, &found);
+    let tables = narrowed(flags, &mut found, &config.machine)?;
+    let without_gpus = code_without_gpus(flags, sampling, &found);
     let summary = Arc::new(Mutex::new(Summary::new(config.interval, config.system_interval)));
     let mut signals = Signals::catch()?;
     let ownership = sampling.ownership();
@@ -182,13 +189,13 @@ pub(crate) fn run(
             return Ok(code.into());
         }
     };
-    let opened = child.as_ref().and_then(|child| tables.watch(child));
+    let opened = flags.pid.or(child.as_ref().map(Child::id)).and_then(|process| tables.watch(process));
     shown.begin(&flags.output, marks, &recorder.progress().workers);
     let mut look = || {
         let progress = recorder.progress();
         progress::warn(&recorder.findings());
         shown.draw(&progress);
-        !progress.is_over
+        !progress.is_over && flags.pid.is_none_or(beside::lives)
     };
     let code = if let Some(child) = &mut child {
         // The command continues although its recording failed: the failure is reported at the end.
@@ -218,12 +225,20 @@ pub(crate) fn run(
     Ok(code.unwrap_or(if recorded.gpu_rows == 0 { without_gpus } else { 0 }).into())
 }
 
-/// Leaves the GPUs of the command, as far as its environment names some, unless all are asked for.
-fn narrowed(flags: &Record, found: &mut Discovery, machine: &Machine) -> OpenedTables {
-    if flags.command.is_empty() || flags.all_gpus {
-        return OpenedTables::default();
+/// Leaves the GPUs of the command or the process, as far as the environment names some, unless all are asked for.
+///
+/// # Errors
+/// If none is left, and there has to be one.
+fn narrowed(flags: &Record, found: &mut Discovery, machine: &Machine) -> Result<OpenedTables, Failure> {
+    if (flags.command.is_empty() && flags.pid.is_none()) || flags.all_gpus {
+        return Ok(OpenedTables::default());
     }
-    chosen::narrow(found, machine)
+    let tables = chosen::narrow(found, machine);
+    if flags.require_gpus && !has_gpus(found) {
+        let text = "the environment names no GPU that could be recorded; --all-gpus records all";
+        return Err(Failure::new(Exit::Unavailable, text));
+    }
+    Ok(tables)
 }
 
 /// The end of a recording that could not be completed.
@@ -241,10 +256,14 @@ fn failed(error: RecordError, directory: &Path, code: Option<u8>) -> Result<Exit
     }
 }
 
-/// The exit code of a recording without a row of a GPU: a failure if a driver was named that has some.
-fn code_without_gpus(sampling: &Sampling, found: &Discovery) -> u8 {
-    let has_gpus = found.probes.iter().any(|probe| probe.table() == Table::GpuEvents);
-    if has_gpus && !sampling.drivers.is_empty() { Exit::Unavailable as u8 } else { 0 }
+/// The exit code of a recording without a row of a GPU: a failure if one was asked for, or a driver was named that has some.
+fn code_without_gpus(flags: &Record, sampling: &Sampling, found: &Discovery) -> u8 {
+    let is_asked_for = flags.require_gpus || !sampling.drivers.is_empty();
+    if is_asked_for && has_gpus(found) { Exit::Unavailable as u8 } else { 0 }
+}
+
+fn has_gpus(found: &Discovery) -> bool {
+    found.probes.iter().any(|probe| probe.table() == Table::GpuEvents)
 }
 
 /// Adds each batch to the summary.
@@ -279,7 +298,9 @@ fn recorder_config(flags: &Record, sampling: &Sampling) -> Result<RecorderConfig
     config.rare = sampler.rare;
     config.overwrite = flags.force;
     let arguments = if flags.keep_arguments { Arguments::Kept } else { Arguments::Dropped };
-    config.run = RunFacts::of(&flags.command, arguments, Path::new("/"), Path::new("."));
+    let beside = flags.pid.map(beside::words).unwrap_or_default();
+    let words = if flags.command.is_empty() { &beside } else { &flags.command };
+    config.run = RunFacts::of(words, arguments, Path::new("/"), Path::new("."));
     Ok(config)
 }
 
@@ -341,9 +362,8 @@ pub(crate) fn mark(flags: &Mark) -> Result<(), Failure> {
 
 /// Says on standard error which values will be missing.
 fn warn(found: &Discovery) {
-    let without_gpu = found.probes.iter().all(|probe| probe.table() == Table::SystemEvents);
     progress::warn(&found.findings);
-    if without_gpu {
+    if !has_gpus(found) {
         tell("no GPU was found, only the host is recorded; `gpuvitals doctor` says why");
     }
 }

@@ -1,9 +1,8 @@
-//! The GPUs that are recorded with a command: those that its environment names, and, where that does not say which they are, those
-//! that it opens.
+//! The GPUs that are recorded with a program: those that its environment names, and, where that does not say which they are, those
+//! that it opens. The environment is our own: a command has it from us, and a process that starts its recorder gives it to us.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
-use std::process::Child;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -16,12 +15,12 @@ use gpuvitals_sources::visible::{VisibleKept, VisibleOutcome, VisibleVariables};
 
 use super::words::tell;
 
-/// Time from the start of a command to the first look at the processes, and between two.
+/// Time from the start to the first look at the processes, and between two.
 const LOOK: Duration = Duration::from_secs(1);
-/// Most generations between a process and the command.
+/// Most generations between a process and the program.
 const GENERATIONS_MAX: usize = 64;
 
-/// Tables of processes that tell which GPUs a command opens; none where that need not be found out.
+/// Tables of processes that tell which GPUs a program opens; none where that need not be found out.
 #[derive(Default)]
 pub(super) struct OpenedTables {
     tables: Vec<Box<dyn ProcessTable>>,
@@ -52,13 +51,13 @@ fn told(outcome: &VisibleOutcome) -> Option<String> {
         }
         VisibleKept::Unclear(why) => {
             format!(
-                "{variables}: all GPUs are recorded, because {why}; the summary has those that the command opens"
+                "{variables}: all GPUs are recorded, because {why}; the summary has those that the program opens"
             )
         }
     })
 }
 
-/// The GPUs that a command and the processes it starts have opened so far.
+/// The GPUs that a program and the processes it starts have opened so far.
 #[derive(Debug)]
 pub(super) struct OpenedGpus {
     keys: Arc<Mutex<BTreeSet<Arc<str>>>>,
@@ -68,25 +67,28 @@ pub(super) struct OpenedGpus {
 
 impl OpenedTables {
     /// Looks from now on; none without a table, or if there is no thread for it.
-    pub(super) fn watch(self, command: &Child) -> Option<OpenedGpus> {
+    pub(super) fn watch(self, program: u32) -> Option<OpenedGpus> {
         if self.tables.is_empty() {
             return None;
         }
         let keys = Arc::<Mutex<BTreeSet<Arc<str>>>>::default();
         let (looking, ended) = sync_channel(0);
-        let (seen, command) = (Arc::clone(&keys), command.id());
+        let seen = Arc::clone(&keys);
         // Nobody waits for it: a driver that hangs holds up no end.
         let thread = std::thread::Builder::new().name("opened".to_owned());
-        thread.spawn(move || self.look(command, &seen, &ended)).ok()?;
+        thread.spawn(move || self.look(program, &seen, &ended)).ok()?;
         Some(OpenedGpus { keys, _looking: looking })
     }
 
-    fn look(mut self, command: u32, seen: &Mutex<BTreeSet<Arc<str>>>, ended: &Receiver<()>) {
+    fn look(mut self, program: u32, seen: &Mutex<BTreeSet<Arc<str>>>, ended: &Receiver<()>) {
+        // A program that starts its recorder does not open what that reads.
+        let own = std::process::id();
         while ended.recv_timeout(LOOK) == Err(RecvTimeoutError::Timeout) {
             // One that cannot be read now may be later, and without any the summary has all.
             let lists = self.tables.iter_mut().filter_map(|table| table.read().ok());
             let processes = lists.flat_map(|list| list.processes);
-            let opened = processes.filter(|process| is_of(command, process.pid, &self.procfs));
+            let opened =
+                processes.filter(|process| process.pid != own && is_of(program, process.pid, &self.procfs));
             let opened: Vec<Arc<str>> = opened.filter_map(|process| process.gpu.key()).collect();
             seen.lock().unwrap_or_else(PoisonError::into_inner).extend(opened);
         }
@@ -101,20 +103,20 @@ impl OpenedGpus {
         let (all, opened) =
             (report.gpus.len(), report.gpus.iter().filter(|gpu| is_opened(&gpu.summary.id)).count());
         if opened == 0 {
-            tell("the list of processes does not say which GPUs the command opened: the summary has all");
+            tell("the list of processes does not say which GPUs the program opened: the summary has all");
             return;
         }
         report.gpus.retain(|gpu| is_opened(&gpu.summary.id));
         tell(&format!(
-            "the summary has the {opened} of {all} GPUs that the command opened; the files have all"
+            "the summary has the {opened} of {all} GPUs that the program opened; the files have all"
         ));
     }
 }
 
-/// Whether a process is a command or one that it started.
-fn is_of(command: u32, mut process: u32, procfs: &Path) -> bool {
+/// Whether a process is a program or one that it started.
+fn is_of(program: u32, mut process: u32, procfs: &Path) -> bool {
     for _ in 0..GENERATIONS_MAX {
-        if process == command {
+        if process == program {
             return true;
         }
         match parent(process, procfs) {
@@ -137,7 +139,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_process_is_of_the_command_that_started_one_of_its_ancestors() {
+    fn a_process_is_of_the_program_that_started_one_of_its_ancestors() {
         let procfs = tempfile::tempdir().unwrap();
         for (process, name, parent) in
             [(1, "init", 0), (10, "gpuvitals", 1), (20, "sh", 10), (30, "a) R 1 (b", 20), (40, "other", 1)]

@@ -250,6 +250,13 @@ fn without_a_gpu_the_host_is_recorded_and_that_is_said() {
     assert!(rows(&dir.path().join("system_events.parquet")) > 0);
     assert_eq!(rows(&dir.path().join("gpu_events.parquet")), 0);
 
+    let refused = record("rx7900xtx", &empty.path().join("out"))
+        .args(["--driver", "procfs", "--require-gpus"])
+        .finished()
+        .unwrap();
+    assert_eq!(refused.status.code(), Some(69));
+    assert!(said(&refused).1.contains("no GPU was found"), "{}", said(&refused).1);
+
     let nothing = gpuvitals!()
         .args(["record", "--driver", "amd-sysfs", "--sysfs"])
         .arg(empty.path())
@@ -273,6 +280,7 @@ fn what_cannot_be_is_refused_before_anything_is_begun() {
     check(&["--rate", "0"], 64);
     check(&["--duration", "soon"], 64);
     check(&["--duration", "1s", "--", "true"], 64);
+    check(&["--pid", "1", "--", "true"], 64);
     check(&["--sysfs", "/nonexistent"], 64);
     let output = gpuvitals!().args(["repair"]).arg(dir.path()).finished().unwrap();
     assert_eq!(output.status.code(), Some(65), "{}", said(&output).1);

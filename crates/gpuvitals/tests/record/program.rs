@@ -120,6 +120,22 @@ fn a_signal_ends_a_recording_without_a_command_as_it_should() {
 }
 
 #[test]
+fn a_recording_beside_a_process_ends_with_it_and_names_it() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut beside = piped(Command::new("sh").args(["-c", "echo ready; read nothing"]));
+    let _stdout = wait_for(beside.stdout.take().unwrap(), "ready");
+    let pid = beside.id().to_string();
+    let mut child = piped(record("rx7900xtx", dir.path()).args(["--pid", &pid]));
+    let _stderr = wait_for(child.stderr.take().unwrap(), "recording to");
+    drop(beside.stdin.take());
+    let output = outcome(child);
+    assert_eq!(output.status.code(), Some(0), "the process has ended, and nobody has asked for its code");
+    ended(&mut beside);
+    let facts = gpuvitals_record::RecordingFacts::read(dir.path()).unwrap();
+    assert_eq!((facts.get("command"), facts.get("ended")), (Some("sh"), Some("stopped")));
+}
+
+#[test]
 fn killed_it_is_repaired_by_the_command() {
     let dir = tempfile::tempdir().unwrap();
     // The line of progress after five seconds would be late; the test waits for the journal of the GPU's

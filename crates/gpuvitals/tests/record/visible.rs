@@ -72,6 +72,26 @@ fn a_command_is_recorded_with_the_gpus_that_cuda_shows_it() {
 }
 
 #[test]
+fn beside_a_process_the_same_gpus_are_recorded_and_one_may_have_to_be_left() {
+    let (library, dir) = (Library::new(), tempfile::tempdir().unwrap());
+    let pid = std::process::id().to_string();
+    let beside = |shown: &str, flags: &[&str]| {
+        let mut command = gpuvitals!();
+        command.args(["record", "--driver", "nvml", "--driver", "procfs", "--force", "--output"]);
+        command.arg(dir.path()).args(["--pid", &pid, "--duration", "500ms"]).args(flags);
+        command.env("GPUVITALS_NVML_LIBRARY", library.path()).env("CUDA_VISIBLE_DEVICES", shown);
+        let output = command.finished().unwrap();
+        (output.status.code(), said(&output).1)
+    };
+    let (_, stderr) = beside("1", &["--require-gpus"]);
+    assert!(stderr.contains("CUDA_VISIBLE_DEVICES=1: 1 of 2 GPUs are recorded"), "{stderr}");
+    let (code, stderr) = beside("-1", &["--require-gpus"]);
+    assert!(code == Some(69) && stderr.contains("no GPU that could be recorded"), "{code:?}: {stderr}");
+    let (_, stderr) = beside("-1", &["--require-gpus", "--all-gpus"]);
+    assert!(stderr.contains("recording to") && !stderr.contains("CUDA_VISIBLE_DEVICES"), "{stderr}");
+}
+
+#[test]
 fn a_mig_instance_is_recorded_with_its_gpu_and_without_its_neighbours() {
     let library = Library::new();
     library.says(&["0.mig 1", "0.instances 2"]);
