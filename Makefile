@@ -5,7 +5,7 @@ BIN := $(CARGO_TARGET_DIR)/release/gpuvitals
 SAMPLE := samples/fleet.csv.gz
 CONFIG := configs/config.yaml
 
-.PHONY: help build agent deb licences dashboard run demo test test-long test-deploy coverage check lint fmt generate bench clean
+.PHONY: help build agent deb wheel licences dashboard run demo test test-long test-deploy coverage check lint fmt generate bench clean
 
 help: ## Show this list
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -18,6 +18,9 @@ agent: ## Build the small binary of a node alone, target/slim/gpuvitals
 
 deb: build ## Build the Debian package, in target/debian
 	@scripts/package-deb
+
+wheel: dashboard ## Build the wheel for Python, in target/wheels, and test it
+	@scripts/wheel
 
 licences: dashboard ## Others' licences and the bill of materials (CycloneDX), in target/licences
 	@scripts/need python3

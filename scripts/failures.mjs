@@ -35,7 +35,8 @@ const kinds = {
     };
   },
   junit(text) {
-    const total = (of) => Number(text.match(new RegExp(`<testsuites[^>]* ${of}="(\\d+)"`))?.[1] ?? 0);
+    // pytest counts in the one suite, the others over all.
+    const total = (of) => Number(text.match(new RegExp(`<testsuites?[^>]* ${of}="(\\d+)"`))?.[1] ?? 0);
     const failed = total("failures") + total("errors");
     const cases = [...text.matchAll(/<testcase[^>]*name="([^"]*)"[^>]*>\s*<(?:failure|error)[^>]*message="([^"]*)"/g)];
     return {

@@ -1,4 +1,4 @@
-"""The callbacks of training frameworks, called in the order in which these call: by stand-ins, and with GPUVITALS_TEST_LONG by the packages."""
+"""The callbacks of training frameworks, called in the order in which these call: by stand-ins, and with GPUVITALS_TEST_REAL by the packages."""
 
 import importlib
 import os
@@ -10,7 +10,8 @@ from conftest import RATE, marks
 
 import gpuvitals
 
-IS_LONG = bool(os.environ.get("GPUVITALS_TEST_LONG"))
+#: Set where the packages are there: one that is missing fails then.
+real = pytest.mark.skipif(not os.environ.get("GPUVITALS_TEST_REAL"), reason="make test-long has the packages")
 
 
 def said(directory="run"):
@@ -115,9 +116,9 @@ def test_transformers_says_when_steps_evaluations_and_checkpoints_begin(fresh):
     assert callback.run.summary["marks"] == 8
 
 
-@pytest.mark.skipif(not IS_LONG, reason="make test-long")
+@real
 def test_a_loop_of_the_real_pytorch_is_recorded():
-    torch = pytest.importorskip("torch")
+    torch = importlib.import_module("torch")
     layer = torch.nn.Linear(8, 1)
     optimizer = torch.optim.SGD(layer.parameters(), lr=0.1)
     loader = torch.utils.data.DataLoader(torch.ones(12, 8), batch_size=4, num_workers=2)
@@ -132,10 +133,10 @@ def test_a_loop_of_the_real_pytorch_is_recorded():
     assert words == ["step 0", "loss", "step 1", "loss", "step 2", "loss", ""]
 
 
-@pytest.mark.skipif(not IS_LONG, reason="make test-long")
+@real
 def test_a_training_of_the_real_transformers_is_recorded():
-    torch = pytest.importorskip("torch")
-    transformers = pytest.importorskip("transformers")
+    torch = importlib.import_module("torch")
+    transformers = importlib.import_module("transformers")
     model = transformers.BertForSequenceClassification(
         transformers.BertConfig(vocab_size=16, hidden_size=8, num_hidden_layers=1, num_attention_heads=1, intermediate_size=8)
     )
@@ -147,10 +148,10 @@ def test_a_training_of_the_real_transformers_is_recorded():
     assert any(word.startswith("loss=") for word in said())
 
 
-@pytest.mark.skipif(not IS_LONG, reason="make test-long")
+@real
 def test_a_training_of_the_real_lightning_is_recorded():
-    torch = pytest.importorskip("torch")
-    pytorch = pytest.importorskip("lightning.pytorch")
+    torch = importlib.import_module("torch")
+    pytorch = importlib.import_module("lightning.pytorch")
 
     class Model(pytorch.LightningModule):
         def __init__(self):
