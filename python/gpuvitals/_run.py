@@ -6,6 +6,7 @@ import atexit
 import functools
 import inspect
 import logging
+import math
 import os
 import threading
 from collections.abc import Callable, Iterable, Iterator
@@ -22,6 +23,8 @@ Item = TypeVar("Item")
 
 log = logging.getLogger("gpuvitals")
 
+#: Longest text of a mark; the recorder cuts at as many bytes.
+TEXT_MAX = 1_024
 # Of a node's ranks, the first records and sets the marks.
 RANK_VARIABLES = ("LOCAL_RANK", "SLURM_LOCALID", "OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID")
 
@@ -208,7 +211,8 @@ class Run:
         if name == "step":
             if number is None:
                 raise ValueError('a step has a number: run.phase("step", n)')
-            self._put(None, number)
+            # NumPy's and PyTorch's numbers are no JSON.
+            self._put(None, int(number))
         else:
             self._phase = name
             self._put(name, None, None, None, None if number is None else f"{name} {number}")
@@ -216,11 +220,16 @@ class Run:
 
     def value(self, name: str, value: float) -> None:
         """Marks a value of this moment: tokens of the step, its loss. A tensor is read from its GPU, which waits for it."""
-        self._put(None, None, name, float(value))
+        number = float(value)
+        if math.isfinite(number):
+            self._put(None, None, name, number)
+        else:
+            # A loss that is no number is an event, and no value that can be added up.
+            self._put(None, None, None, None, f"{name} {number}")
 
     def mark(self, text: str) -> None:
         """Marks an event in words."""
-        self._put(None, None, None, None, text)
+        self._put(None, None, None, None, text[:TEXT_MAX])
 
     def steps(self, items: Iterable[Item], *, start: int = 0, sync: Sync | None = None) -> Iterator[Item]:
         """The same items, each of them a step: `for batch in run.steps(loader):`."""

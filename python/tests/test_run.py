@@ -66,6 +66,20 @@ def test_marks_have_the_time_at_which_they_were_set_and_not_that_of_their_arriva
     assert before <= times[0] and times[-1] <= after
 
 
+def test_what_is_no_plain_number_or_text_is_marked_as_well_as_it_can_be():
+    numpy = pytest.importorskip("numpy")
+    with record() as run:
+        run.phase("step", numpy.int64(3))
+        run.value("loss", numpy.float32(0.5))
+        run.value("loss", float("nan"))
+        run.mark("</script>\n" + "x" * 100_000)
+        run.mark("{not JSON")
+        run.mark("\udcff")
+    found = marks("run")
+    assert found[:3] == [(None, 3, None, None, "step 3"), (None, None, "loss", 0.5, "loss 0.5"), (None, None, None, None, "loss nan")]
+    assert [text for *_, text in found[3:]] == ["</script>\n" + "x" * 1014, "{not JSON", "?"]
+
+
 def test_the_items_of_a_loop_are_steps():
     with record() as run:
         assert list(run.steps("ab", start=5)) == ["a", "b"]
