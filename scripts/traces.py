@@ -38,7 +38,8 @@ for packet in trace.packet:
             value = getattr(event, event.WhichOneof("counter_value_field"))
             counters.setdefault(event.track_uuid, {})[packet.timestamp] = value
         elif event.type == schema.TrackEvent.TYPE_INSTANT:
-            instants.append((packet.timestamp, event.name))
+            beside = {note.name: getattr(note, note.WhichOneof("value")) for note in event.debug_annotations}
+            instants.append((packet.timestamp, event.name, beside))
     else:
         check("a packet", kind, "one that is expected")
     check("fields that the schema does not know", len(UnknownFieldSet(packet)), 0)
@@ -58,6 +59,12 @@ def group(row):
     if row.get("uuid") is None:
         return f"CPU {row['core']} of {row['node']}" if row.get("core") is not None else f"host {row['node']}"
     return next(name for name, _ in named if name.startswith("GPU ") and name.endswith(f" on {row['node']}, {row['uuid']}"))
+
+
+def beside_text(mark):
+    """What a mark says beside its text."""
+    said = {"phase": mark["phase"], "step": mark["step"], mark["value_name"]: mark["value"]}
+    return {name: value for name, value in said.items() if value is not None}
 
 
 shown = {}
@@ -84,7 +91,7 @@ check("UTC", clocks[schema.BUILTIN_CLOCK_REALTIME], first["timestamp_ns"])
 check("the time since boot is no less", clocks[schema.BUILTIN_CLOCK_BOOTTIME] >= first["monotonic_ns"] - 1_000_000, True)
 marks = pyarrow.parquet.read_table(recording / "marks.parquet").to_pylist()
 check("there are marks", len(marks), 3)
-check("marks", instants, [(mark["monotonic_ns"], mark["text"]) for mark in marks])
+check("marks", instants, [(mark["monotonic_ns"], mark["text"], beside_text(mark)) for mark in marks])
 
 print(f"traces: {passed} passed, {failed} failed")
 sys.exit(failed > 0)

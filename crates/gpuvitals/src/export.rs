@@ -12,7 +12,9 @@ use gpuvitals_core::quantity::counted;
 use gpuvitals_core::{MetricId, Table, time};
 use gpuvitals_inputs::csv::write::{WideWriter, WriteError, quoted};
 use gpuvitals_log::Fresh;
-use gpuvitals_record::{Data, PerfettoError, RecordError, RecordingFacts, marks_of, write_perfetto};
+use gpuvitals_record::{
+    Data, PerfettoError, RecordError, RecordedMark, RecordingFacts, marks_of, write_perfetto,
+};
 
 use crate::failure::{Exit, Failure};
 use crate::record::bytes;
@@ -119,15 +121,30 @@ fn marks(flags: &ExportFlags, out: &mut dyn Write) -> Result<String, Failure> {
     let failed = |error| unwritten(&flags.output, error);
     // A directory without marks may be no recording.
     let _facts = RecordingFacts::read(&flags.recording).map_err(unreadable)?;
-    writeln!(out, "timestamp,{MONOTONIC_COLUMN},text").map_err(failed)?;
+    writeln!(out, "timestamp,{MONOTONIC_COLUMN},text,phase,step,value_name,value").map_err(failed)?;
     let mut count = 0;
     for mark in marks_of(&flags.recording).map_err(unreadable)? {
         let mark = mark.map_err(unreadable)?;
-        let time = time::format(mark.timestamp_ns);
-        writeln!(out, "{time},{},{}", mark.monotonic_ns, quoted(&mark.content.text)).map_err(failed)?;
+        writeln!(out, "{}", line_of(&mark)).map_err(failed)?;
         count += 1;
     }
     Ok(counted(count, "mark"))
+}
+
+/// A mark as a line of CSV. What it does not say is empty.
+fn line_of(mark: &RecordedMark) -> String {
+    let content = &mark.content;
+    let field = |text: Option<&str>| quoted(text.unwrap_or_default()).into_owned();
+    let fields = [
+        time::format(mark.timestamp_ns),
+        mark.monotonic_ns.to_string(),
+        field(Some(&content.text)),
+        field(content.phase.as_deref()),
+        content.step.map_or_else(String::new, |step| step.to_string()),
+        field(content.value_name.as_deref()),
+        content.value.map_or_else(String::new, |value| value.to_string()),
+    ];
+    fields.join(",")
 }
 
 fn unwritten(path: &Path, error: io::Error) -> Failure {

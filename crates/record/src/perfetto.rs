@@ -3,7 +3,7 @@
 //! Times are those of the monotonic clock, as most profilers use it; the first packet ties it to the clocks of UTC and of the
 //! time since boot. Each GPU, host and CPU is a group with a counter track a metric. A value is written when it is another one
 //! than before: a track shows its value until the next. A time in which a GPU is known to report nothing is a slice on its
-//! group. Marks are instants.
+//! group. Marks are instants that carry their phase, step and value.
 //!
 //! The rows go through one by one: memory holds the last value of each track.
 
@@ -24,6 +24,7 @@ use gpuvitals_core::{Batch, IdentityColumn, MetricId, Table};
 use crate::about::{RecordingFacts, marks_of};
 use crate::data::Data;
 use crate::error::RecordError;
+use crate::marks::RecordedMark;
 use packets::{PacketWriter, TraceClock, TrackFacts};
 
 /// Most GPUs, hosts and CPUs of a trace; the rows of others are counted.
@@ -73,8 +74,7 @@ pub fn write_perfetto(directory: &Path, out: &mut dyn Write) -> Result<PerfettoT
         trace.add(&batch, &times)?;
     }
     for mark in marks_of(directory)? {
-        let mark = mark?;
-        trace.mark(mark.timestamp_ns, mark.monotonic_ns, &mark.content.text)?;
+        trace.mark(&mark?)?;
     }
     Ok(trace.totals())
 }
@@ -193,14 +193,14 @@ impl<'a> Trace<'a> {
         Ok(Some(place))
     }
 
-    fn mark(&mut self, wall_ns: i64, mono_ns: i64, text: &str) -> io::Result<()> {
-        self.tie(wall_ns, mono_ns)?;
+    fn mark(&mut self, mark: &RecordedMark) -> io::Result<()> {
+        self.tie(mark.timestamp_ns, mark.monotonic_ns)?;
         let id = track_id(MARKS, "");
         if !self.has_marks {
             self.has_marks = true;
             self.packets.group(TrackFacts { id, group: None, name: MARKS, help: "", rank: 0 })?;
         }
-        self.packets.instant(mono_ns, id, text)
+        self.packets.mark(mark.monotonic_ns, id, &mark.content)
     }
 
     fn totals(&self) -> PerfettoTotals {

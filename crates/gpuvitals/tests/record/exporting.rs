@@ -24,7 +24,7 @@ fn exported(recording: &Path, flags: &[&str], file: &Path) -> Vec<u8> {
 fn a_recording_is_exported_as_a_trace_and_as_rows_of_each_table() {
     let dir = tempfile::tempdir().unwrap();
     let recording = dir.path().join("telemetry");
-    let script = r#"until [ -s "$1" ]; do :; done; "$0" mark 'epoch 1, "warm"'"#;
+    let script = r#"until [ -s "$1" ]; do :; done; "$0" mark 'epoch 1, "warm"' --step 3 --value tokens=8192"#;
     let mut command = record("rx7900xtx", &recording);
     command.args(["-q", "--", "sh", "-c", script, env!("CARGO_BIN_EXE_gpuvitals")]);
     let output = command.arg(recording.join("unfinished/gpu_events.000001.rows")).finished().unwrap();
@@ -32,7 +32,7 @@ fn a_recording_is_exported_as_a_trace_and_as_rows_of_each_table() {
 
     let trace = exported(&recording, &["--perfetto"], &dir.path().join("run.pftrace"));
     let holds = |text: &str| trace.windows(text.len()).any(|window| window == text.as_bytes());
-    for text in ["power_w", "memory_mb", "host n1", "marks", "epoch 1, \"warm\"", "MHz"] {
+    for text in ["power_w", "memory_mb", "host n1", "marks", "epoch 1, \"warm\"", "tokens", "MHz"] {
         assert!(holds(text), "{text}");
     }
 
@@ -50,8 +50,8 @@ fn a_recording_is_exported_as_a_trace_and_as_rows_of_each_table() {
     }
     let marks = exported(&recording, &["--csv", "--table", "marks", "--force"], &file);
     let marks = String::from_utf8(marks).unwrap();
-    assert!(marks.starts_with("timestamp,monotonic_ns,text\n"), "{marks}");
-    assert!(marks.ends_with(",\"epoch 1, \"\"warm\"\"\"\n"), "{marks}");
+    assert!(marks.starts_with("timestamp,monotonic_ns,text,phase,step,value_name,value\n"), "{marks}");
+    assert!(marks.ends_with(",\"epoch 1, \"\"warm\"\"\",,3,tokens,8192\n"), "{marks}");
 }
 
 #[test]

@@ -6,6 +6,7 @@ use std::io::{self, Write};
 use gpuvitals_core::batch::Value;
 
 use super::wire::ProtoMessage;
+use crate::mark::MarkContent;
 
 /// Everything is one sequence of packets.
 const SEQUENCE: u64 = 1;
@@ -111,8 +112,20 @@ impl<'a> PacketWriter<'a> {
         })
     }
 
-    pub(super) fn instant(&mut self, time_ns: i64, track: u64, name: &str) -> io::Result<()> {
-        self.event(time_ns, EventKind::Instant, track, |event| event.text(23, name))
+    /// A mark: an instant with its text, and with the phase, the step and the value beside it.
+    pub(super) fn mark(&mut self, time_ns: i64, track: u64, content: &MarkContent) -> io::Result<()> {
+        self.event(time_ns, EventKind::Instant, track, |event| {
+            event.text(23, &content.text);
+            if let Some(phase) = &content.phase {
+                event.message(4, &annotation("phase", |it| it.text(6, phase)));
+            }
+            if let Some(step) = content.step {
+                event.message(4, &annotation("step", |it| it.number(4, step.cast_unsigned())));
+            }
+            if let (Some(name), Some(value)) = (&content.value_name, content.value) {
+                event.message(4, &annotation(name, |it| it.double(5, value)));
+            }
+        })
     }
 
     pub(super) fn slice_begin(&mut self, time_ns: i64, track: u64, name: &str) -> io::Result<()> {
@@ -163,6 +176,14 @@ fn descriptor(track: TrackFacts<'_>) -> ProtoMessage {
         descriptor.text(14, track.help);
     }
     descriptor
+}
+
+/// Something that an event says beside its name.
+fn annotation(name: &str, fill: impl FnOnce(&mut ProtoMessage)) -> ProtoMessage {
+    let mut annotation = ProtoMessage::default();
+    annotation.text(10, name);
+    fill(&mut annotation);
+    annotation
 }
 
 /// No clock of a trace is before its begin.

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use gpuvitals_core::{AbsenceReason, Identity, IdentityColumn, Table};
-use gpuvitals_record::{Data, recorded_marks, write_perfetto};
+use gpuvitals_record::{Data, MarkContent, recorded_marks, write_perfetto};
 use gpuvitals_sources::probe::{Driver, Due, Probe, ProbeError, Reading};
 use gpuvitals_sources::registry::Discovery;
 
@@ -91,6 +91,8 @@ struct Decoded {
     units: BTreeMap<(String, String), String>,
     counters: BTreeMap<(String, String), Course>,
     others: Vec<(String, u64, u64, String)>,
+    /// What marks say beside their names.
+    notes: BTreeMap<String, String>,
 }
 
 impl Decoded {
@@ -128,8 +130,19 @@ impl Decoded {
             assert_eq!(self.names.insert(id, names), None, "a track is described once");
         } else {
             assert_eq!(packet[&58].number(), 3, "times are those of the monotonic clock");
-            self.event(packet[&8].number(), &message(packet[&11].bytes()));
+            let event = packet[&11].bytes();
+            self.event(packet[&8].number(), &message(event));
+            for (_, note) in fields(event).iter().filter(|(number, _)| *number == 4) {
+                self.note(&message(note.bytes()));
+            }
         }
+    }
+
+    fn note(&mut self, note: &BTreeMap<u64, WireField>) {
+        let whole = |field: &WireField| field.number().cast_signed().to_string();
+        let value = note.get(&6).map(WireField::text).or_else(|| note.get(&4).map(whole));
+        let value = value.unwrap_or_else(|| f64::from_bits(note[&5].number()).to_string());
+        self.notes.insert(note[&10].text(), value);
     }
 
     fn event(&mut self, time: u64, event: &BTreeMap<u64, WireField>) {
@@ -174,7 +187,14 @@ fn wanted(directory: &Path) -> BTreeMap<(String, String), Course> {
 fn a_trace_has_each_change_of_each_value_on_the_monotonic_clock_with_its_unit() {
     let dir = tempfile::tempdir().unwrap();
     let recorder = started(Counting::found(2), config(dir.path()), 200);
-    recorder.mark("epoch 1 – \u{1f600}").unwrap();
+    let told = MarkContent {
+        phase: Some("train".to_owned()),
+        step: Some(-3),
+        value_name: Some("loss".to_owned()),
+        value: Some(0.5),
+        ..MarkContent::from("epoch 1 – \u{1f600}")
+    };
+    recorder.mark(told).unwrap();
     let running = Decoded::of(dir.path());
     assert!(!running.counters.is_empty(), "one that runs has a trace, too");
     recorder.stop().unwrap();
@@ -193,6 +213,9 @@ fn a_trace_has_each_change_of_each_value_on_the_monotonic_clock_with_its_unit() 
     let (marks, _) = recorded_marks(dir.path(), 9).unwrap();
     let time = u64::try_from(marks[0].monotonic_ns).unwrap();
     assert_eq!(trace.others, [("marks".to_owned(), time, 3, "epoch 1 – \u{1f600}".to_owned())]);
+    let notes = [("loss", "0.5"), ("phase", "train"), ("step", "-3")];
+    let notes = notes.map(|(name, value)| (name.to_owned(), value.to_owned()));
+    assert_eq!(trace.notes, BTreeMap::from(notes));
 }
 
 /// A device that sleeps for some readings, and has the same value before and after.
