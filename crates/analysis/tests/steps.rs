@@ -304,7 +304,9 @@ fn the_straggler_of_a_real_job_is_the_last_of_all_its_steps() {
     assert!((last.share - 1.0).abs() < 1e-9 && (last.ratio - 2.35).abs() < 0.05, "{last:?}");
 
     // Without it the last stage has a little more to do, and nobody waits for one of its four ranks.
-    steps.iter_mut().for_each(|step| drop(step.remove(last.member)));
+    for step in &mut steps {
+        step.remove(last.member);
+    }
     assert_eq!(last_of_steps(&steps), None);
     assert_eq!(last_of_steps(&steps[..4]), None, "too few");
 }

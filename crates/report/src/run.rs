@@ -32,7 +32,7 @@ const USUAL_SYSTEM_HZ: f64 = 10.0;
 pub struct RunReport {
     /// What ran where.
     pub title: String,
-    /// The run in a sentence or three.
+    /// The run in a few sentences.
     pub sentences: Vec<String>,
     /// When it began, RFC 3339 in UTC; none: it has no row.
     pub started: Option<String>,

@@ -1,4 +1,4 @@
-//! A run in a sentence or three: what ran where, what held it, who was behind.
+//! A run in a few sentences: what ran where, how long its steps took, what held it, who was behind.
 
 use gpuvitals_analysis::robust::median;
 use gpuvitals_analysis::summary::HostSummary;

@@ -232,7 +232,7 @@ impl Track {
         }
         let slot = self.gpus.get_mut(gpu)?;
         let new = Last { time_ns, value, changed_ns: time_ns };
-        let Some(last) = slot.replace(new).filter(|last| last.time_ns < time_ns) else { return None };
+        let last = slot.replace(new).filter(|last| last.time_ns < time_ns)?;
         keep(&mut self.rows_ns, time_ns - last.time_ns);
         if last.value.total_cmp(&value).is_eq() {
             *slot = Some(Last { changed_ns: last.changed_ns, ..new });
