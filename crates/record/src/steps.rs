@@ -2,7 +2,8 @@
 //!
 //! This is the one rule for steps: a comparison and a report of a run have the same.
 
-use std::collections::HashSet;
+use std::collections::HashMap;
+use std::hash::Hash;
 use std::ops::Range;
 
 use gpuvitals_analysis::robust::median;
@@ -20,6 +21,8 @@ const OUTSIDE: [&str; 7] = ["", "idle", "load", "checkpoint", "eval", "evaluatio
 const STEPS_MIN: usize = 5;
 /// Steps at the begin that last longer than the median times this are warm-up: they compile, fill caches, load data.
 const WARM_UP: f64 = 1.5;
+/// Steps by which a rank may be behind the first one when it marks the same.
+const RANKS_APART: usize = 10;
 /// Name of the value that says how many tokens a step took.
 const TOKENS: &str = "tokens";
 /// Least certainty of steps that signals show.
@@ -140,30 +143,35 @@ fn marked(marks: &[RecordedMark]) -> Vec<RunStep> {
 }
 
 /// When steps begin: by the marks that number one; without those by the word that most texts begin with, because a program may
-/// mark steps and batches within them. Every rank of a run may mark the same step: the first of them begins it. A text without a
-/// number is another step each time.
+/// mark steps and batches within them. A text without a number is another step each time.
 fn begins(marks: &[RecordedMark]) -> Vec<i64> {
-    let mut numbers = HashSet::new();
-    let numbered: Vec<i64> = marks
-        .iter()
-        .filter(|mark| mark.content.step.is_some_and(|number| numbers.insert(number)))
-        .map(|mark| mark.monotonic_ns)
-        .collect();
+    let numbered = firsts(marks.iter().filter_map(|mark| Some((mark.content.step?, mark.monotonic_ns))));
     if !numbered.is_empty() {
         return numbered;
     }
-    let mut texts = HashSet::new();
     let has_number = |text: &str| text.bytes().any(|byte| byte.is_ascii_digit());
-    let told: Vec<(&str, i64)> = marks
-        .iter()
-        .map(|mark| (mark.content.text.trim(), mark.monotonic_ns))
-        .filter_map(|(text, at_ns)| Some((text, word_of(text)?, at_ns)))
-        .filter(|(text, ..)| !has_number(text) || texts.insert(*text))
-        .map(|(_, word, at_ns)| (word, at_ns))
-        .collect();
-    let with = |word: &str| told.iter().filter(|(known, _)| *known == word).count();
-    let Some(word) = WORDS.into_iter().rev().max_by_key(|&word| with(word)) else { return Vec::new() };
-    told.into_iter().filter(|(known, _)| *known == word).map(|(_, at_ns)| at_ns).collect()
+    let of_word = |word: &str| {
+        let told = marks.iter().filter(|mark| word_of(&mark.content.text) == Some(word)).enumerate();
+        firsts(told.map(|(place, mark)| {
+            let text = mark.content.text.trim();
+            ((text, (!has_number(text)).then_some(place)), mark.monotonic_ns)
+        }))
+    };
+    WORDS.into_iter().rev().map(of_word).max_by_key(Vec::len).unwrap_or_default()
+}
+
+/// When steps begin that are marked by name. Every rank of a run may mark the same step: the first of them begins it. A program may
+/// count anew in each epoch, too: a name that comes again after some other steps is another one.
+fn firsts<K: Eq + Hash>(marks: impl Iterator<Item = (K, i64)>) -> Vec<i64> {
+    let mut places: HashMap<K, usize> = HashMap::new();
+    let mut begins = Vec::new();
+    for (name, at_ns) in marks {
+        if places.get(&name).is_none_or(|place| begins.len() - place >= RANKS_APART) {
+            places.insert(name, begins.len());
+            begins.push(at_ns);
+        }
+    }
+    begins
 }
 
 /// Whether a mark says something of the steps or phases of its run.
@@ -274,6 +282,14 @@ mod tests {
         }
         let unnumbered: Vec<_> = (0..9).map(|step| (10 * step, "step")).collect();
         assert_eq!(RunSteps::marked(&at(&unnumbered)).unwrap().steps.len(), 8);
+    }
+
+    #[test]
+    fn a_program_may_count_its_steps_anew_in_each_epoch() {
+        let text: Vec<String> = (0..3).flat_map(|_| 0..20).map(|step| format!("step {step}")).collect();
+        let marks =
+            at(&(0_i64..).map(|step| 10 * step).zip(text.iter().map(String::as_str)).collect::<Vec<_>>());
+        assert_eq!(RunSteps::marked(&marks).unwrap().steps.len(), 59);
     }
 
     #[test]
