@@ -31,7 +31,7 @@ test.describe("jobs and namespaces", () => {
 
   test("each job and pod by what agents added up, with nobody's time below", async ({ page }) => {
     const heard = complaints(page);
-    const rows = page.locator("tr[data-group]");
+    const rows = page.locator("tbody[data-group]");
     // The first sums come ten seconds after the first sample.
     await expect(async () => {
       await page.goto(`${LIVE}/jobs?by=holder&range=1h&price=2`);

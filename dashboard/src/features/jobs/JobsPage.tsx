@@ -51,7 +51,7 @@ export function JobsPage() {
       {isSimulated && <SimulatedBanner>Some of these GPUs are simulated: what they use was made up by gpuvitals, not measured.</SimulatedBanner>}
       <h1 className="sr-only">Jobs and namespaces</h1>
       <div className="mb-3 flex flex-wrap items-center gap-2">
-        <nav aria-label="Groups" className="card flex rounded-md! p-0.5">
+        <nav aria-label="Groups" className="card flex max-w-full overflow-x-auto rounded-md! p-0.5">
           {GROUPS.map((by) => (
             <Link
               key={by}
