@@ -22,6 +22,7 @@ mod facts;
 mod folder;
 mod incident;
 mod line;
+mod owner;
 mod place;
 mod processes;
 mod reads;

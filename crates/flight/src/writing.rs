@@ -3,8 +3,7 @@
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::fs;
-use std::io::{self, Write as _};
-use std::os::unix::fs::MetadataExt as _;
+use std::io::Write as _;
 use std::path::{Path, PathBuf};
 
 use gpuvitals_core::clock::Moment;
@@ -12,14 +11,13 @@ use gpuvitals_core::time::SECOND_NS;
 use gpuvitals_core::{Batch, Table, time};
 use gpuvitals_log::{Fresh, create_file, make_directory, read_beside, sync_directory};
 use gpuvitals_record::TableFile;
-use rustix::fs::{AtFlags, Gid, Mode, OFlags, Uid, chownat, fchown, open};
-use rustix::process::geteuid;
 
 use crate::error::FlightError;
 use crate::facts::Facts;
 use crate::folder::{ABOUT, FlightFolder, PART};
 use crate::incident::{FlightIncident, FlightSpan, INCIDENT_SCHEMA};
 use crate::line::FlightLine;
+use crate::owner::as_owner;
 use crate::place;
 use crate::processes::Processes;
 use crate::reads::FlightRead;
@@ -63,15 +61,20 @@ pub struct DumpTerms {
 }
 
 /// Makes an incident from what a ring has now. The agent whose ring it is goes on, if there is one; it removes the incident some day,
-/// which therefore belongs to the owner of the directory.
+/// so root writes it as the owner of the directory.
 ///
 /// # Errors
-/// If there is no ring, or the incident cannot be written.
+/// If there is no ring, root cannot become the owner of the directory, or the incident cannot be written.
 pub fn dump(terms: DumpTerms) -> Result<FlightIncident, FlightError> {
-    let DumpTerms { directory, node, back_ns } = terms;
+    let directory = terms.directory.clone();
     if !place::ring(&directory).is_dir() {
         return Err(FlightError::NoRing { path: directory });
     }
+    as_owner(&directory, move || dump_here(terms))
+}
+
+fn dump_here(terms: DumpTerms) -> Result<FlightIncident, FlightError> {
+    let DumpTerms { directory, node, back_ns } = terms;
     let now_ns = Moment::now().wall_ns;
     // Of a dead agent the newest row may be days old.
     let newest_ns = undisturbed(|| ring::newest_row(read_beside(&place::ring(&directory))?))?;
@@ -98,9 +101,6 @@ pub(crate) fn write(order: &Order) -> Result<FlightIncident, FlightError> {
     let part = incidents.join(format!("{}{PART}", order.id));
     let incident = undisturbed(|| fill(order, &part));
     let put = incident.and_then(|incident| {
-        if order.keep.is_none() {
-            give_away(&part, &order.directory);
-        }
         let target = incidents.join(&order.id);
         fs::rename(&part, &target).map_err(FlightError::io("rename", &part))?;
         sync_directory(&incidents).map_err(FlightError::io("sync", &incidents))?;
@@ -125,27 +125,6 @@ fn undisturbed<T>(mut read: impl FnMut() -> Result<T, FlightError>) -> Result<T,
             Err(error) if error.is_moved_on() && tries < TRIES => tries += 1,
             outcome => return outcome,
         }
-    }
-}
-
-/// Gives a folder that root has made to the owner of the directory. If that fails, root alone can remove it.
-fn give_away(part: &Path, directory: &Path) {
-    let give = || {
-        let owner = fs::metadata(directory)?;
-        let (user, group) = (Some(Uid::from_raw(owner.uid())), Some(Gid::from_raw(owner.gid())));
-        // By the open folder, into which nobody else can put anything: what the names in the directory lead to may change.
-        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        let folder = open(part, flags, Mode::empty())?;
-        for file in fs::read_dir(part)? {
-            chownat(&folder, file?.file_name(), user, group, AtFlags::SYMLINK_NOFOLLOW)?;
-        }
-        fchown(&folder, user, group)?;
-        io::Result::Ok(())
-    };
-    if geteuid().is_root()
-        && let Err(error) = give()
-    {
-        tracing::warn!(%error, "the incident cannot be given to the owner of the directory");
     }
 }
 

@@ -376,22 +376,49 @@ fn dumps_beside_an_agent_that_writes_disturb_nobody() {
     );
 }
 
-#[test]
-fn what_root_dumps_is_the_owners_of_the_directory() {
-    const NOBODY: u32 = 65_534;
+const NOBODY: u32 = 65_534;
+
+/// A folder with a ring, both another user's; none if this test may not give it away.
+fn anothers_folder() -> Option<tempfile::TempDir> {
     if !rustix::process::geteuid().is_root() {
-        return;
+        return None;
     }
     let folder = tempfile::tempdir().unwrap();
     let mut worker = open(folder.path(), LONG_AGO);
     sample(&mut worker, LONG_AGO..LONG_AGO + 8, 0);
     worker.finish(at(LONG_AGO + 8));
-    chown(folder.path(), Some(NOBODY), Some(NOBODY)).unwrap();
+    let mut paths = vec![folder.path().to_owned()];
+    while let Some(path) = paths.pop() {
+        chown(&path, Some(NOBODY), Some(NOBODY)).unwrap();
+        if path.is_dir() {
+            paths.extend(std::fs::read_dir(&path).unwrap().map(|entry| entry.unwrap().path()));
+        }
+    }
+    Some(folder)
+}
+
+#[test]
+fn what_root_dumps_is_the_owners_of_the_directory() {
+    let Some(folder) = anothers_folder() else { return };
     let incident = dumped(folder.path(), 30);
     let path = FlightFolder::of(folder.path()).path(&incident.id).unwrap();
     let files = std::fs::read_dir(&path).unwrap().map(|file| file.unwrap().path());
     let owners: Vec<u32> = files.chain([path.clone()]).map(|path| path.metadata().unwrap().uid()).collect();
     assert_eq!(owners, [NOBODY; 5]);
+    assert!(rustix::process::geteuid().is_root(), "who asked for the dump is still root");
+}
+
+#[test]
+fn a_link_of_the_owner_leads_what_root_dumps_nowhere() {
+    let Some(folder) = anothers_folder() else { return };
+    let roots = tempfile::tempdir().unwrap();
+    let incidents = folder.path().join("incidents");
+    std::fs::remove_dir_all(&incidents).unwrap();
+    std::os::unix::fs::symlink(roots.path(), &incidents).unwrap();
+    let terms =
+        DumpTerms { directory: folder.path().to_owned(), node: "n1".to_owned(), back_ns: 30 * SECOND_NS };
+    assert!(dump(terms).is_err());
+    assert_eq!(std::fs::read_dir(roots.path()).unwrap().count(), 0);
 }
 
 #[test]
