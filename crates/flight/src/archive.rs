@@ -15,14 +15,21 @@ use crate::error::FlightError;
 const BLOCK: usize = 512;
 /// Longest name of a file in an archive.
 const NAME_LEN_MAX: usize = 100;
+/// From how many bytes on a file does not fit: its length has eleven octal digits.
+const LEN_END: u64 = 1 << 33;
 /// Mode of the archive, and of the files in it: they are their owner's alone.
 const MODE: u32 = 0o600;
 
 /// A file of an archive.
 #[derive(Debug)]
 pub enum BundlePart {
-    /// A file of this machine, under its own name.
-    File(PathBuf),
+    /// A file of this machine, under its own name. It is open: what its name leads to later is not read.
+    File {
+        /// Where it is.
+        path: PathBuf,
+        /// What is read.
+        file: File,
+    },
     /// A text.
     Text {
         /// Its name.
@@ -42,10 +49,30 @@ pub struct BundledFile {
 }
 
 impl BundlePart {
+    /// A file that somebody names, by a link if he likes.
+    ///
+    /// # Errors
+    /// If it cannot be opened, or is no regular file.
+    pub fn open(path: PathBuf) -> Result<Self, FlightError> {
+        let file = open_file(&path).map_err(FlightError::io("open", &path))?;
+        Ok(Self::File { path, file })
+    }
+
+    /// Its bytes, if an archive can tell so many.
+    fn len(&self) -> Result<u64, FlightError> {
+        match self {
+            Self::Text { bytes, .. } => Ok(bytes.len() as u64),
+            Self::File { path, file } => {
+                let len = file.metadata().map_err(FlightError::io("read", path))?.len();
+                if len < LEN_END { Ok(len) } else { Err(FlightError::BundleLength { path: path.clone() }) }
+            }
+        }
+    }
+
     /// Its name, if it can be one in an archive: printable ASCII without a slash, and no other's.
     fn name(&self, others: &[BundledFile], folder: &str) -> Result<String, FlightError> {
         let name = match self {
-            Self::File(path) => path.file_name().unwrap_or_default().to_string_lossy().into_owned(),
+            Self::File { path, .. } => path.file_name().unwrap_or_default().to_string_lossy().into_owned(),
             Self::Text { name, .. } => name.clone(),
         };
         let is_plain = |byte: u8| byte.is_ascii_graphic() && byte != b'/';
@@ -60,6 +87,22 @@ impl BundlePart {
 
 fn path_of(folder: &str, name: &str) -> String {
     format!("{folder}/{name}")
+}
+
+/// Whether an archive can be made of these files, before what takes long: a text counts by its name alone.
+///
+/// # Errors
+/// If there is a file of the archive's name, or a part has no name or length for an archive.
+pub fn check_bundle(target: &Path, folder: &str, parts: &[BundlePart]) -> Result<(), FlightError> {
+    if fs::symlink_metadata(target).is_ok() {
+        return Err(FlightError::io("create", target)(io::ErrorKind::AlreadyExists.into()));
+    }
+    let mut listed = Vec::new();
+    for part in parts {
+        let name = part.name(&listed, folder)?;
+        listed.push(BundledFile { path: path_of(folder, &name), bytes: part.len()? });
+    }
+    Ok(())
 }
 
 /// Writes an archive that only its owner may read, and says what is in it: these files, in a folder of this name.
@@ -87,13 +130,10 @@ fn fill(
     let mut listed = Vec::new();
     for part in parts {
         let name = part.name(&listed, folder)?;
-        let (mut source, len): (Box<dyn Read + '_>, u64) = match part {
-            BundlePart::File(path) => {
-                let file = open_file(path).map_err(FlightError::io("open", path))?;
-                let len = file.metadata().map_err(FlightError::io("read", path))?.len();
-                (Box::new(file.take(len)), len)
-            }
-            BundlePart::Text { bytes, .. } => (Box::new(bytes.as_slice()), bytes.len() as u64),
+        let len = part.len()?;
+        let mut source: Box<dyn Read + '_> = match part {
+            BundlePart::File { file, .. } => Box::new(file.take(len)),
+            BundlePart::Text { bytes, .. } => Box::new(bytes.as_slice()),
         };
         let begun = file.write_all(&header(folder, &name, len));
         begun.map_err(FlightError::io("write", target))?;
@@ -166,7 +206,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let (target, file) = (folder.path().join("a.tar"), folder.path().join("rows.parquet"));
         fs::write(&file, vec![7; 5_000]).unwrap();
-        let parts = [BundlePart::File(file), text("empty", 0), text("block", BLOCK), text("said.txt", 3)];
+        let parts = [BundlePart::open(file).unwrap(), text("empty", 0), text("block", BLOCK), text("said.txt", 3)];
         let listed = bundle(&target, "20261130T031459Z-xid", &parts).unwrap();
         let bytes: Vec<u64> = listed.iter().map(|file| file.bytes).collect();
         assert_eq!(bytes, [5_000, 0, 512, 3]);
@@ -188,17 +228,30 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let target = folder.path().join("a.tar");
         fs::write(&target, "mine").unwrap();
+        assert!(check_bundle(&target, "id", &[]).is_err());
         assert!(bundle(&target, "id", &[text("a", 1)]).is_err());
         assert_eq!(fs::read(&target).unwrap(), b"mine");
         fs::remove_file(&target).unwrap();
         for name in ["", "..", "a/b", "a b", "ä", &"x".repeat(101)] {
+            assert!(check_bundle(&target, "id", &[text(name, 0)]).is_err(), "{name}");
             let refused = bundle(&target, "id", &[text("first", 1), text(name, 1)]);
             assert!(matches!(refused, Err(FlightError::BundleName { .. })), "{name}");
             assert!(!target.exists());
         }
         assert!(bundle(&target, "id", &[text("a", 1), text("a", 1)]).is_err(), "twice");
-        let missing = BundlePart::File(folder.path().join("missing"));
-        assert!(bundle(&target, "id", &[missing]).is_err());
+        assert!(BundlePart::open(folder.path().join("missing")).is_err());
         assert!(!target.exists());
+    }
+
+    #[test]
+    fn a_file_whose_length_has_no_place_in_an_archive_is_named() {
+        let folder = tempfile::tempdir().unwrap();
+        let (target, path) = (folder.path().join("a.tar"), folder.path().join("dump"));
+        File::create(&path).unwrap().set_len(1 << 33).unwrap();
+        let part = BundlePart::open(path.clone()).unwrap();
+        let refused = check_bundle(&target, "id", &[part]).unwrap_err();
+        assert!(refused.to_string().starts_with(path.to_str().unwrap()), "{refused}");
+        File::options().write(true).open(&path).unwrap().set_len((1 << 33) - 1).unwrap();
+        assert!(check_bundle(&target, "id", &[BundlePart::open(path).unwrap()]).is_ok());
     }
 }

@@ -71,6 +71,12 @@ pub enum FlightError {
         /// The name.
         name: String,
     },
+    /// A file is too long for an archive.
+    #[error("{}: it is too long for the archive, which takes less than 8 GiB of a file; send it by itself", path.display())]
+    BundleLength {
+        /// The file.
+        path: PathBuf,
+    },
     /// The system gives no thread.
     #[error("cannot start the thread of the flight recorder")]
     Thread(#[source] io::Error),

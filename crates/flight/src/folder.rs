@@ -1,15 +1,18 @@
 //! The incidents of a directory: listed, read, and the oldest removed.
 
 use std::ffi::OsString;
-use std::fs;
+use std::fs::{self, File};
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use gpuvitals_core::{causes, time};
 use gpuvitals_log::open_file;
+use rustix::fs::{Mode, OFlags, open, openat};
+use rustix::io::Errno;
 use serde_json::Value;
 
+use crate::archive::BundlePart;
 use crate::error::FlightError;
 use crate::incident::{FlightIncident, INCIDENT_SCHEMA};
 use crate::place;
@@ -72,25 +75,42 @@ impl FlightFolder {
         if is_id(id) { Ok(self.incidents.join(id)) } else { Err(FlightError::Unknown { id: id.to_owned() }) }
     }
 
-    /// The files of an incident that is whole, by name.
+    /// The files of an incident that is whole, by name, and open. No link is followed: it may lead anywhere.
     ///
     /// # Errors
     /// If there is none of this id, or its folder cannot be read.
-    pub fn files(&self, id: &str) -> Result<Vec<PathBuf>, FlightError> {
-        let folder = self.path(id)?;
-        if !folder.is_dir() {
-            return Err(FlightError::Unknown { id: id.to_owned() });
+    pub fn files(&self, id: &str) -> Result<Vec<BundlePart>, FlightError> {
+        let path = self.whole(id)?;
+        let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+        let folder = open(&path, flags | OFlags::DIRECTORY, Mode::empty());
+        let folder = folder.map_err(|errno| FlightError::io("open", &path)(errno.into()))?;
+        let mut names = Vec::new();
+        for entry in fs::read_dir(&path).map_err(FlightError::io("list", &path))? {
+            names.push(entry.map_err(FlightError::io("list", &path))?.file_name());
         }
+        names.sort_unstable();
         let mut files = Vec::new();
-        for entry in fs::read_dir(&folder).map_err(FlightError::io("list", &folder))? {
-            let entry = entry.map_err(FlightError::io("list", &folder))?;
-            // A link may lead anywhere.
-            if entry.file_type().is_ok_and(|kind| kind.is_file()) {
-                files.push(entry.path());
+        for name in names {
+            let path = path.join(&name);
+            // By the open folder: what the names on the way to it lead to may change.
+            let file = match openat(&folder, &name, flags, Mode::empty()) {
+                Ok(file) => File::from(file),
+                // A link, or a socket.
+                Err(Errno::LOOP | Errno::NXIO) => continue,
+                Err(errno) => return Err(FlightError::io("open", &path)(errno.into())),
+            };
+            if file.metadata().map_err(FlightError::io("read", &path))?.is_file() {
+                files.push(BundlePart::File { path, file });
             }
         }
-        files.sort_unstable();
         Ok(files)
+    }
+
+    /// The folder of an incident, which is there and no link.
+    fn whole(&self, id: &str) -> Result<PathBuf, FlightError> {
+        let folder = self.path(id)?;
+        let is_there = fs::symlink_metadata(&folder).is_ok_and(|facts| facts.is_dir());
+        if is_there { Ok(folder) } else { Err(FlightError::Unknown { id: id.to_owned() }) }
     }
 
     /// All incidents, the oldest first. What has no name of an incident is somebody else's and left out.
@@ -137,11 +157,7 @@ impl FlightFolder {
     /// # Errors
     /// If there is none of this id, or its `incident.json` cannot be read.
     pub fn read(&self, id: &str) -> Result<FlightIncident, FlightError> {
-        let folder = self.path(id)?;
-        if !folder.is_dir() {
-            return Err(FlightError::Unknown { id: id.to_owned() });
-        }
-        read(&folder)
+        read(&self.whole(id)?)
     }
 
     /// Removes the oldest incidents beyond so many, or beyond the bytes that all may take, never this one; and what killed writers have
@@ -309,6 +325,33 @@ mod tests {
         }
         folder.prune(0, &wrong);
         assert!(strange.iter().all(|name| incidents.join(name).is_dir()));
+    }
+
+    #[test]
+    fn a_link_among_incidents_or_their_files_leads_nowhere() {
+        let (directory, folder, ids) = with_incidents(0..1);
+        let elsewhere = tempfile::tempdir().unwrap();
+        let secret = elsewhere.path().join("secret");
+        fs::write(&secret, "of another user").unwrap();
+        fs::write(elsewhere.path().join(ABOUT), "{}").unwrap();
+        let link = id_of("link", 0);
+        std::os::unix::fs::symlink(elsewhere.path(), place::incidents(directory.path()).join(&link)).unwrap();
+        assert!(matches!(folder.files(&link), Err(FlightError::Unknown { .. })));
+        assert!(matches!(folder.read(&link), Err(FlightError::Unknown { .. })));
+        let whole = folder.path(&ids[0]).unwrap();
+        std::os::unix::fs::symlink(&secret, whole.join("link")).unwrap();
+        fs::create_dir(whole.join("folder")).unwrap();
+        fs::write(whole.join("rows"), "its own").unwrap();
+        let files = folder.files(&ids[0]).unwrap();
+        let [BundlePart::File { path, file }] = &files[..] else { panic!("{files:?}") };
+        assert_eq!(*path, whole.join("rows"));
+        // What the name leads to later is another file.
+        fs::remove_file(path).unwrap();
+        std::os::unix::fs::symlink(&secret, path).unwrap();
+        let mut text = String::new();
+        let mut source = file;
+        source.read_to_string(&mut text).unwrap();
+        assert_eq!(text, "its own");
     }
 
     /// A directory with incidents of these seconds.

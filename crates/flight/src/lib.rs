@@ -37,7 +37,7 @@ mod watch;
 mod worker;
 mod writing;
 
-pub use archive::{BundlePart, BundledFile, bundle};
+pub use archive::{BundlePart, BundledFile, bundle, check_bundle};
 pub use error::FlightError;
 pub use folder::{FlightFolder, IncidentEntry, IncidentState};
 pub use incident::{FlightGpu, FlightIncident, FlightSpan, INCIDENT_SCHEMA, ReadError};

@@ -39,13 +39,22 @@ pub(super) struct Bundle {
 /// If there is no such incident, a program has no absolute path, or something cannot be read or written.
 pub(super) fn run(bundle: &Bundle, folder: &FlightFolder) -> Result<(), Failure> {
     let id = &bundle.id;
-    let files = folder.files(id).map_err(failure)?;
-    // Before any of them runs.
+    let mut parts = folder.files(id).map_err(failure)?;
+    // All of this before any tool runs: it may change what it likes, and may take minutes.
     let tools: Vec<_> = bundle.run.iter().map(|command| split(command)).collect::<Result<_, _>>()?;
-    let mut parts: Vec<BundlePart> =
-        files.into_iter().chain(bundle.add.clone()).map(BundlePart::File).collect();
-    parts.extend((1..).zip(&tools).map(|(number, words)| said(number, words)));
+    for path in &bundle.add {
+        parts.push(BundlePart::open(path.clone()).map_err(failure)?);
+    }
     let target = bundle.output.clone().unwrap_or_else(|| PathBuf::from(format!("{id}.tar")));
+    let files = parts.len();
+    let unsaid = |(number, words): (usize, &Vec<&str>)| BundlePart::Text {
+        name: name_of(number, words),
+        bytes: Vec::new(),
+    };
+    parts.extend((1..).zip(&tools).map(unsaid));
+    gpuvitals_flight::check_bundle(&target, id, &parts).map_err(failure)?;
+    parts.truncate(files);
+    parts.extend((1..).zip(&tools).map(|(number, words)| said(number, words)));
     let listed = gpuvitals_flight::bundle(&target, id, &parts).map_err(failure)?;
     let head = ["BYTES", "FILE"].map(str::to_owned).to_vec();
     let row = |file: &BundledFile| vec![file.bytes.to_string(), safe(&file.path)];
@@ -78,8 +87,14 @@ fn said(number: usize, words: &[&str]) -> BundlePart {
         }
         Err(error) => format!("{begin}{}\n", causes(&error)).into_bytes(),
     };
-    let name = Path::new(program).file_name().unwrap_or_default().to_string_lossy();
+    BundlePart::Text { name: name_of(number, words), bytes }
+}
+
+/// The file of what a program says.
+fn name_of(number: usize, words: &[&str]) -> String {
+    let program = Path::new(words.first().copied().unwrap_or_default());
+    let name = program.file_name().unwrap_or_default().to_string_lossy();
     let plain: String =
         name.chars().filter(|c| c.is_ascii_alphanumeric() || "._-".contains(*c)).take(64).collect();
-    BundlePart::Text { name: format!("tool-{number}-{plain}.txt"), bytes }
+    format!("tool-{number}-{plain}.txt")
 }

@@ -11,9 +11,10 @@ pub(super) fn failure(error: FlightError) -> Failure {
         FlightError::Io { action, path, source } => {
             Failure::io(format!("cannot {action} {}", path.display()), source)
         }
-        FlightError::Unknown { .. } | FlightError::NoRing { .. } | FlightError::BundleName { .. } => {
-            Failure::new(Exit::Usage, error.to_string())
-        }
+        FlightError::Unknown { .. }
+        | FlightError::NoRing { .. }
+        | FlightError::BundleName { .. }
+        | FlightError::BundleLength { .. } => Failure::new(Exit::Usage, error.to_string()),
         FlightError::Json { .. } | FlightError::Later { .. } | FlightError::Batch(_) => {
             Failure::caused(Exit::Data, "cannot read the incident", error)
         }
