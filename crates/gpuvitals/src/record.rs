@@ -73,7 +73,7 @@ pub(crate) struct Record {
     /// Keep the command's arguments in the files, not its name alone: they may hold secrets
     #[arg(long)]
     keep_arguments: bool,
-    /// Record all GPUs, also with a command or a process whose CUDA_VISIBLE_DEVICES, HIP_VISIBLE_DEVICES or ROCR_VISIBLE_DEVICES names some
+    /// Record all GPUs, whatever CUDA_VISIBLE_DEVICES, HIP_VISIBLE_DEVICES or ROCR_VISIBLE_DEVICES say in the recorder's own environment
     #[arg(long)]
     all_gpus: bool,
     /// Print the summary as JSON
@@ -290,6 +290,10 @@ fn start(words: &[OsString], marks: Option<&Path>) -> Result<Option<Child>, (u8,
 }
 
 fn recorder_config(flags: &Record, sampling: &Sampling) -> Result<RecorderConfig, Failure> {
+    if let Some(pid) = flags.pid.filter(|pid| !beside::lives(*pid)) {
+        let text = format!("--pid {pid}: no such process runs; name one that does");
+        return Err(Failure::new(Exit::Usage, text));
+    }
     let sampler = sampling.sampler();
     let mut config = RecorderConfig::new(&flags.output, sampling.machine()?);
     config.interval = sampler.interval;

@@ -2,7 +2,10 @@
 
 use std::ffi::OsString;
 use std::fs;
+use std::io::ErrorKind;
 use std::os::unix::ffi::OsStringExt as _;
+
+use rustix::io::Errno;
 
 /// The words of its command; none if it has ended, or does not show them.
 pub(super) fn words(pid: u32) -> Vec<OsString> {
@@ -15,11 +18,20 @@ pub(super) fn words(pid: u32) -> Vec<OsString> {
     line.split(|&byte| byte == 0).map(|word| OsString::from_vec(word.to_vec())).collect()
 }
 
-/// Whether it runs: one that has ended stays until its parent has asked for its exit code.
+/// Whether it runs: one that has ended stays until its parent has asked for its exit code. What cannot be read for another reason runs.
 pub(super) fn lives(pid: u32) -> bool {
-    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-    // NUMBER (NAME) STATE …, where the name may have brackets.
-    stat.rsplit_once(") ").is_some_and(|(_, rest)| !rest.starts_with(['Z', 'X']))
+    match fs::read(format!("/proc/{pid}/stat")) {
+        // NUMBER (NAME) STATE …, where the name may be any bytes, brackets too.
+        Ok(stat) => {
+            let end = stat.iter().rposition(|&byte| byte == b')');
+            let state = end.and_then(|end| stat.get(end + 2));
+            !matches!(state, None | Some(b'Z' | b'X'))
+        }
+        Err(error) => {
+            let is_gone = error.raw_os_error() == Some(Errno::SRCH.raw_os_error());
+            !is_gone && error.kind() != ErrorKind::NotFound
+        }
+    }
 }
 
 #[cfg(test)]

@@ -281,6 +281,8 @@ fn what_cannot_be_is_refused_before_anything_is_begun() {
     check(&["--duration", "soon"], 64);
     check(&["--duration", "1s", "--", "true"], 64);
     check(&["--pid", "1", "--", "true"], 64);
+    // More than Linux gives.
+    check(&["--pid", "4194305"], 64);
     check(&["--sysfs", "/nonexistent"], 64);
     let output = gpuvitals!().args(["repair"]).arg(dir.path()).finished().unwrap();
     assert_eq!(output.status.code(), Some(65), "{}", said(&output).1);
