@@ -22,7 +22,7 @@ mod spool;
 use std::ffi::OsStr;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::sync::mpsc::{SyncSender, sync_channel};
+use std::sync::mpsc::{RecvTimeoutError, SyncSender, sync_channel};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -62,6 +62,8 @@ const SAMPLING_SHARE: u32 = 8;
 const PUBLISHING_SHARE: u32 = 4;
 /// Part of the grace that the flight recorder may take, with an incident that has begun.
 const FLIGHT_SHARE: u32 = 8;
+/// Part of the grace that the file of the jobs that run may take.
+const KEEPING_SHARE: u32 = 8;
 
 /// What an agent is started with.
 #[derive(Debug)]
@@ -216,9 +218,6 @@ impl Agent {
     pub async fn stop(self, grace: Duration) {
         drop(self.asking);
         drop(self.hooks);
-        if let Some(jobs) = self.node.jobs() {
-            jobs.keep();
-        }
         for target in self.node.sampler().stop(grace / SAMPLING_SHARE) {
             let gpu = target.identity.key();
             tracing::warn!(gpu = gpu.as_deref(), driver = %target.driver, "a device still hangs; its reading is left behind");
@@ -227,9 +226,6 @@ impl Agent {
         if self.feed.join().is_err() {
             tracing::error!("the feed ended by a panic");
         }
-        if self.hearing.join().is_err() {
-            tracing::error!("the reader of the kernel's lines ended by a panic");
-        }
         if let Some(publisher) = self.node.publisher() {
             publisher.finish(grace / PUBLISHING_SHARE).await;
         }
@@ -237,6 +233,28 @@ impl Agent {
         if let Some(flight) = self.flight {
             flight.finish(grace / FLIGHT_SHARE);
         }
+        keep_jobs(self.node, grace / KEEPING_SHARE);
+        // One that still reads is left behind: the process ends, and with it a tool that hangs.
+        if self.hearing.is_finished() && self.hearing.join().is_err() {
+            tracing::error!("the reader of the kernel's lines ended by a panic");
+        }
+    }
+}
+
+/// Keeps what hooks told for the next start. A disk that hangs is left behind within this time.
+fn keep_jobs(node: Arc<Node>, patience: Duration) {
+    let (done, is_done) = sync_channel::<()>(0);
+    let work = move || {
+        if let Some(jobs) = node.jobs() {
+            jobs.keep();
+        }
+        drop(done);
+    };
+    if let Err(error) = spawn("jobs", work) {
+        let error = gpuvitals_core::causes(&error);
+        tracing::warn!(error, "an agent that starts again will not know the jobs that run");
+    } else if is_done.recv_timeout(patience) == Err(RecvTimeoutError::Timeout) {
+        tracing::warn!("the disk hangs: an agent that starts again may not know the jobs that run");
     }
 }
 
