@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import logging
+import math
 import select
 import socket
 import threading
@@ -20,6 +21,10 @@ WAITING_MAX = 100_000
 PAUSE_S = 0.05
 #: How long one mark may wait for a recorder that does not keep up.
 PATIENCE_S = 5.0
+#: How long all that wait may take at the end.
+END_S = 5.0
+#: What the thread may take beyond that: it ends within moments, unless the machine is very busy.
+REST_S = 5.0
 
 _Mark = tuple[int, str | None, int | None, str | None, float | None, str | None]
 
@@ -35,6 +40,8 @@ class Marks:
         self._socket.setblocking(False)
         self._waiting: deque[_Mark] = deque()
         self._is_over = threading.Event()
+        # When no mark waits for the recorder any more.
+        self._end = math.inf
         #: Marks that the recorder has not got.
         self.lost = 0
         self._thread = threading.Thread(target=self._run, name="gpuvitals-marks", daemon=True)
@@ -55,9 +62,13 @@ class Marks:
             self.lost += 1
 
     def close(self) -> None:
-        """Sends what still waits."""
+        """Sends what still waits, as far as the recorder takes it within some seconds."""
+        self._end = time.monotonic() + END_S
         self._is_over.set()
-        self._thread.join()
+        self._thread.join(END_S + REST_S)
+        if self._thread.is_alive():
+            log.warning("marks may be lost: their thread has not ended within %.0f s", END_S + REST_S)
+            return
         self._socket.close()
         if self.lost:
             log.warning("%d marks are lost: the recorder did not keep up, or had ended", self.lost)
@@ -84,9 +95,10 @@ class Marks:
                 self._socket.send(datagram)
                 return
             except BlockingIOError:
-                left = until - time.monotonic()
+                left = min(until, self._end) - time.monotonic()
                 if left > 0:
-                    select.select((), (self._socket,), (), left)
+                    # Not for long: the end may come meanwhile.
+                    select.select((), (self._socket,), (), min(left, PAUSE_S))
                     continue
             except OSError as error:
                 if not self.lost:

@@ -14,7 +14,7 @@ from collections import deque
 from collections.abc import Sequence
 from typing import Any
 
-from ._errors import NoGpu
+from ._errors import GpuvitalsError, NoGpu, RecordFailed
 from ._program import program, refused
 
 #: Names the socket for marks: set for what is recorded.
@@ -28,6 +28,10 @@ UNAVAILABLE = 69
 SHORT_S = 1.0
 #: How long what it has said on standard error may take to arrive after its end: a tool of a driver that hangs may hold it open.
 REST_S = 5.0
+#: After how long an end that goes on is told.
+TOLD_S = 30.0
+#: How long the end of a recording may take: the rows of some hours are copied into one file.
+END_S = 900.0
 
 log = logging.getLogger("gpuvitals")
 
@@ -46,9 +50,13 @@ class Recorder:
         #: Path of the socket for marks.
         self.socket: str | None = None
         # A session of its own: Ctrl-C is for this program, which then ends the recording.
-        self._process = subprocess.Popen(
-            words, stdin=subprocess.DEVNULL, stdout=self._summary, stderr=subprocess.PIPE, start_new_session=True
-        )
+        try:
+            self._process = subprocess.Popen(
+                words, stdin=subprocess.DEVNULL, stdout=self._summary, stderr=subprocess.PIPE, start_new_session=True
+            )
+        except OSError as error:
+            self._summary.close()
+            raise GpuvitalsError(f"cannot start {words[0]}: {error}; `pip install --force-reinstall gpuvitals`, or GPUVITALS_BIN names another") from error
         self._listener = threading.Thread(target=self._listen, name="gpuvitals-recorder", daemon=True)
         self._listener.start()
         try:
@@ -72,12 +80,17 @@ class Recorder:
         """Ends the recording and gives its summary. Copying the rows into one file takes a while after some hours."""
         lasted_s = time.monotonic() - self._begun
         self._process.send_signal(signal.SIGTERM)
-        code = self._process.wait()
+        code = self._code()
         self._listener.join(REST_S)
         self._summary.seek(0)
         printed = self._summary.read()
         self._summary.close()
-        summary: dict[str, Any] | None = json.loads(printed) if printed.strip() else None
+        summary: dict[str, Any] | None
+        try:
+            summary = json.loads(printed)
+        except ValueError:
+            # It was killed, or the disk is full: there is none, or a part of it.
+            summary = None
         if summary is not None and code == UNAVAILABLE and not summary.get("gpu_rows"):
             text = f"no value of a GPU was read in {lasted_s:.3g} s"
             if lasted_s >= SHORT_S:
@@ -89,6 +102,18 @@ class Recorder:
         if code != 0 or summary is None:
             refused(self._lines, code)
         return summary
+
+    def _code(self) -> int:
+        """Its exit code, when it has ended."""
+        try:
+            return self._process.wait(TOLD_S)
+        except subprocess.TimeoutExpired:
+            log.warning("the recording in %s is still being ended; this program waits for it", self._directory)
+        try:
+            return self._process.wait(END_S)
+        except subprocess.TimeoutExpired:
+            text = f"the recorder has not ended within {TOLD_S + END_S:.0f} s, its disk may hang; it is left alone, and `gpuvitals repair {self._directory}` restores what was written once it has ended"
+            raise RecordFailed(text) from None
 
     def abandon(self) -> None:
         """In a child that was forked: the process is the parent's, who waits for it."""
