@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import http.client
 import json
 import os
 import re
@@ -81,7 +82,10 @@ class Client:
         self._token = token
         self._timeout = timeout
         context = ssl.create_default_context(cafile=ca) if self.url.startswith("https:") else None
-        handlers = [urllib.request.HTTPSHandler(context=context)] if context else []
+        handlers: list[urllib.request.BaseHandler] = [urllib.request.HTTPSHandler(context=context)] if context else []
+        if context is None or _is_this_machine(self.url):
+            # A proxy would read the token, or ask its own machine.
+            handlers.append(urllib.request.ProxyHandler({}))
         self._opener = urllib.request.build_opener(_NoRedirect, *handlers)
 
     def query(
@@ -143,6 +147,8 @@ class Client:
 
     def get(self, path: str, **parameters: Parameter) -> Any:
         """The answer of any path of the API, which api/openapi.yaml lists."""
+        if not path.startswith("/"):
+            raise ValueError(f"{path!r} is no path of the API; it begins with /, as /api/v1/gpus")
         return self._get(path, **parameters)[0]
 
     def _list(self, path: str, key: str, parameters: dict[str, Parameter]) -> Entries:
@@ -167,7 +173,7 @@ class Client:
                 return json.load(response), response.headers.get("x-partial")
         except urllib.error.HTTPError as error:
             raise _refusal(error) from None
-        except (OSError, ValueError) as error:
+        except (OSError, ValueError, http.client.HTTPException) as error:
             reason = getattr(error, "reason", error)
             text = f"{self.url} gives no answer ({reason}); `gpuvitals up` starts a server, GPUVITALS_URL names another"
             raise ApiError(0, "unreachable", text) from error
@@ -195,12 +201,18 @@ def connect(
     return Client(url, token, os.fspath(ca) if ca else None, timeout)
 
 
+def _is_this_machine(url: str) -> bool:
+    """Whether an address is of this machine itself."""
+    host = urllib.parse.urlsplit(url).hostname or ""
+    return host in ("localhost", "::1") or host.startswith("127.")
+
+
 def _refusal(error: urllib.error.HTTPError) -> ApiError:
     """What the server says of its refusal."""
     try:
         body = json.load(error)
         return ApiError(error.code, body["code"], body["message"])
-    except (ValueError, KeyError, TypeError, OSError):
+    except (ValueError, KeyError, TypeError, OSError, http.client.HTTPException):
         return ApiError(error.code, "", f"the server answers {error.code} {error.reason}")
 
 

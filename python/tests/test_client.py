@@ -85,6 +85,20 @@ def test_a_refusal_has_status_code_and_reason(server):
     assert (caught.value.status, caught.value.code) == (404, "unknown_gpu")
 
 
+def test_a_path_that_would_be_part_of_the_hosts_name_is_refused():
+    with pytest.raises(ValueError, match="begins with /"):
+        gpuvitals.connect("http://127.0.0.1").get("@example.com/api")
+
+
+def test_no_proxy_hears_a_question_to_this_machine(listener, monkeypatch):
+    url, asked, answers = listener
+    for name in ("http_proxy", "HTTP_PROXY"):
+        monkeypatch.setenv(name, "http://127.0.0.1:9")
+    answers.append((200, {}, b"[]"))
+    assert gpuvitals.connect(url).get("/api/v1/metrics") == []
+    assert len(asked) == 1
+
+
 def test_a_server_that_is_not_there_is_named_with_the_remedy():
     with pytest.raises(gpuvitals.ApiError, match=r"127.0.0.1:9 .*gpuvitals up") as caught:
         gpuvitals.connect("http://127.0.0.1:9").findings()
