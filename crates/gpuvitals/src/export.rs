@@ -56,12 +56,15 @@ pub(crate) struct ExportFlags {
 /// If the recording cannot be read, or the file is there already or cannot be written.
 pub(crate) fn run(flags: &ExportFlags) -> Result<(), Failure> {
     let path = &flags.output;
-    if !flags.force && path.exists() {
+    if !flags.force && path.symlink_metadata().is_ok() {
         let text = format!("{} exists; --force replaces it", path.display());
         return Err(Failure::new(Exit::Data, text));
     }
     let failed = |error| unwritten(path, error);
-    let fresh = Fresh::create(path).map_err(failed)?;
+    // FILE.tmp may be somebody's.
+    let mut beside = path.as_os_str().to_owned();
+    beside.push(format!(".{}.tmp", std::process::id()));
+    let fresh = Fresh::create_new(path, beside.into()).map_err(failed)?;
     let mut out = BufWriter::new(fresh.file());
     let written = match (flags.csv, Table::by_name(&flags.table)) {
         (false, _) => trace(flags, &mut out)?,

@@ -40,6 +40,14 @@ impl Fresh {
         Ok(Self { file: create_file(&beside)?, path: beside, place: place.to_owned(), is_in_place: false })
     }
 
+    /// Creates it empty under the path `beside`, which is in the place's directory and has no file yet.
+    ///
+    /// # Errors
+    /// The system's error.
+    pub fn create_new(place: &Path, beside: PathBuf) -> io::Result<Self> {
+        Ok(Self { file: File::create_new(&beside)?, path: beside, place: place.to_owned(), is_in_place: false })
+    }
+
     /// The file, to be written.
     pub fn file(&self) -> &File {
         &self.file

@@ -52,6 +52,15 @@ fn a_file_that_does_not_get_its_place_is_removed() {
 }
 
 #[test]
+fn a_file_of_somebody_else_beside_the_place_is_not_touched() {
+    let directory = tempfile::tempdir().expect("directory");
+    let (place, beside) = (directory.path().join("place"), directory.path().join("beside"));
+    std::fs::write(&beside, "of somebody else").expect("other file");
+    Fresh::create_new(&place, beside.clone()).expect_err("the name is taken");
+    assert_eq!(std::fs::read_to_string(&beside).expect("file"), "of somebody else");
+}
+
+#[test]
 fn only_its_user_reads_a_private_file() {
     let directory = tempfile::tempdir().expect("directory");
     let (place, beside) = (directory.path().join("place"), directory.path().join("beside"));
