@@ -19,6 +19,8 @@ use super::message::{HookMessage, JobHook};
 const NAME: &str = "jobs";
 /// The file in it.
 const FILE: &str = "told";
+/// Most bytes of it that are read; no agent writes so many.
+const LEN_MAX: u64 = 64 << 20;
 
 /// The file of the jobs that run.
 #[derive(Debug)]
@@ -55,14 +57,15 @@ impl KeptJobs {
             }
         };
         let (boot, jobs) = text.split_once("\0\0").unwrap_or_default();
-        let is_this_boot = boot.strip_prefix("BOOT=") == Some(self.boot.as_str());
+        // Where the kernel does not name its boots, two are not the same.
+        let is_this_boot = !self.boot.is_empty() && boot.strip_prefix("BOOT=") == Some(self.boot.as_str());
         let jobs = jobs.split_terminator("\0\0").filter_map(job);
         jobs.filter(|(told, _)| is_this_boot || told.hook == JobHook::Controller).collect()
     }
 
     fn text(&self) -> io::Result<String> {
         let mut text = String::new();
-        open_file(&self.path)?.read_to_string(&mut text)?;
+        open_file(&self.path)?.take(LEN_MAX).read_to_string(&mut text)?;
         Ok(text)
     }
 
