@@ -25,6 +25,8 @@ log = logging.getLogger("gpuvitals")
 
 #: Longest text of a mark; the recorder cuts at as many bytes.
 TEXT_MAX = 1_024
+#: Longest name of a phase or a value; the same holds.
+NAME_MAX = 128
 # Of a node's ranks, the first records and sets the marks.
 RANK_VARIABLES = ("LOCAL_RANK", "SLURM_LOCALID", "OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID")
 
@@ -208,6 +210,7 @@ class Run:
         if sync is not None:
             self._wait_of(sync)()
         outer = self._phase
+        name = name[:NAME_MAX]
         if name == "step":
             if number is None:
                 raise ValueError('a step has a number: run.phase("step", n)')
@@ -220,6 +223,7 @@ class Run:
 
     def value(self, name: str, value: float) -> None:
         """Marks a value of this moment: tokens of the step, its loss. A tensor is read from its GPU, which waits for it."""
+        name = name[:NAME_MAX]
         number = float(value)
         if math.isfinite(number):
             self._put(None, None, name, number)

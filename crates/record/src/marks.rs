@@ -118,7 +118,7 @@ pub(crate) fn finish(
     Ok((fresh, count, records.left()))
 }
 
-/// The marks of a recording one by one, in the order in which they were set.
+/// The marks of a recording one by one, in the order in which they arrived: those of several programs may not be in the order of their times.
 #[derive(Debug)]
 pub struct RecordedMarks(MarksSource);
 
