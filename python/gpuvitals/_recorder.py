@@ -56,7 +56,8 @@ class Recorder:
             )
         except OSError as error:
             self._summary.close()
-            raise GpuvitalsError(f"cannot start {words[0]}: {error}; `pip install --force-reinstall gpuvitals`, or GPUVITALS_BIN names another") from error
+            text = f"cannot start {words[0]}: {error}; `pip install --force-reinstall gpuvitals`, or GPUVITALS_BIN names another"
+            raise GpuvitalsError(text) from error
         self._listener = threading.Thread(target=self._listen, name="gpuvitals-recorder", daemon=True)
         self._listener.start()
         try:
@@ -112,8 +113,9 @@ class Recorder:
         try:
             return self._process.wait(END_S)
         except subprocess.TimeoutExpired:
-            text = f"the recorder has not ended within {TOLD_S + END_S:.0f} s, its disk may hang; it is left alone, and `gpuvitals repair {self._directory}` restores what was written once it has ended"
-            raise RecordFailed(text) from None
+            text = f"the recorder has not ended within {TOLD_S + END_S:.0f} s and is left alone, its disk may hang"
+            remedy = f"once it has ended, `gpuvitals repair {self._directory}` restores what was written"
+            raise RecordFailed(f"{text}; {remedy}") from None
 
     def abandon(self) -> None:
         """In a child that was forked: the process is the parent's, who waits for it."""

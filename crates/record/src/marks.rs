@@ -118,7 +118,8 @@ pub(crate) fn finish(
     Ok((fresh, count, records.left()))
 }
 
-/// The marks of a recording one by one, in the order in which they arrived: those of several programs may not be in the order of their times.
+/// The marks of a recording one by one, in the order in which they arrived: those of several programs may not be in that of their
+/// times.
 #[derive(Debug)]
 pub struct RecordedMarks(MarksSource);
 
