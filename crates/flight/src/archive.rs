@@ -206,7 +206,8 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let (target, file) = (folder.path().join("a.tar"), folder.path().join("rows.parquet"));
         fs::write(&file, vec![7; 5_000]).unwrap();
-        let parts = [BundlePart::open(file).unwrap(), text("empty", 0), text("block", BLOCK), text("said.txt", 3)];
+        let parts =
+            [BundlePart::open(file).unwrap(), text("empty", 0), text("block", BLOCK), text("said.txt", 3)];
         let listed = bundle(&target, "20261130T031459Z-xid", &parts).unwrap();
         let bytes: Vec<u64> = listed.iter().map(|file| file.bytes).collect();
         assert_eq!(bytes, [5_000, 0, 512, 3]);

@@ -45,7 +45,12 @@ impl Fresh {
     /// # Errors
     /// The system's error.
     pub fn create_new(place: &Path, beside: PathBuf) -> io::Result<Self> {
-        Ok(Self { file: File::create_new(&beside)?, path: beside, place: place.to_owned(), is_in_place: false })
+        Ok(Self {
+            file: File::create_new(&beside)?,
+            path: beside,
+            place: place.to_owned(),
+            is_in_place: false,
+        })
     }
 
     /// The file, to be written.
