@@ -15,30 +15,43 @@ const NOTHING: &str = "Nothing";
 /// Writes the comment of a job: by scontrol, which takes it while the job runs, else by sacctmgr, which takes it where slurmdbd runs.
 ///
 /// # Errors
-/// If neither takes it.
+/// If neither takes it, or sacctmgr writes another text.
 pub(super) fn write(id: &str, comment: &str) -> Result<(), Failure> {
-    put(id, comment, [&LocalTool("scontrol".into()), &LocalTool("sacctmgr".into())])
+    let [scontrol, sacctmgr, sacct] = ["scontrol", "sacctmgr", "sacct"].map(|name| LocalTool(name.into()));
+    put(id, comment, [&scontrol, &sacctmgr, &sacct])
 }
 
-fn put(id: &str, comment: &str, [scontrol, sacctmgr]: [&dyn Tool; 2]) -> Result<(), Failure> {
-    let comment = format!("AdminComment={comment}");
+fn put(id: &str, comment: &str, [scontrol, sacctmgr, sacct]: [&dyn Tool; 3]) -> Result<(), Failure> {
+    let setting = format!("AdminComment={comment}");
     let (job, number) = (format!("job={id}"), format!("jobid={id}"));
-    let running = run(scontrol, &["update", &job, &comment]);
+    let running = run(scontrol, &["update", &job, &setting]);
     let Err(while_it_runs) = running else { return Ok(()) };
-    let over = run(sacctmgr, &["-i", "modify", "job", "where", &number, "set", &comment]);
-    let Err(afterwards) = over else { return Ok(()) };
+    let over = run(sacctmgr, &["-i", "modify", "job", "where", &number, "set", &setting]);
+    let Err(afterwards) = over.and_then(|_| kept(id, comment, sacct)) else { return Ok(()) };
     let text = format!(
-        "Slurm does not take the summary of job {id}; write it into a file by --js1. scontrol: {while_it_runs}; sacctmgr: {afterwards}"
+        "Slurm does not take the summary of job {id}; write it while the job runs, or into a file by --js1. scontrol: {while_it_runs}; sacctmgr: {afterwards}"
     );
     Err(Failure::new(Exit::Unavailable, text))
 }
 
-/// Runs a program of Slurm; else why it has not done what it was to do.
-fn run(tool: &dyn Tool, arguments: &[&str]) -> Result<(), String> {
+/// Whether Slurm has the comment as it was written; else why not. Some sacctmgr, as that of 22.05, write small letters for capitals, and
+/// nobody can read the summary then.
+fn kept(id: &str, comment: &str, sacct: &dyn Tool) -> Result<(), String> {
+    let asked = ["-X", "-a", "-n", "-P", "-j", id, "-o", "AdminComment"];
+    let said = run(sacct, &asked).map_err(|why| format!("it took it, but sacct does not show it: {why}"))?;
+    // A number that was used again is that of several jobs.
+    if said.lines().any(|line| line.trim() == comment) {
+        return Ok(());
+    }
+    Err("it has written another text than it was given".to_owned())
+}
+
+/// What a program of Slurm says; else why it has not done what it was to do.
+fn run(tool: &dyn Tool, arguments: &[&str]) -> Result<String, String> {
     let output = tool.run(arguments, DEADLINE).map_err(|error| causes(&error))?;
     let said = String::from_utf8_lossy(&output.stdout);
     if output.code == Some(0) && !said.contains(NOTHING) {
-        return Ok(());
+        return Ok(said.into_owned());
     }
     let complaint = String::from_utf8_lossy(&output.stderr);
     let last = complaint.lines().chain(said.lines()).map(str::trim).find(|line| !line.is_empty());
@@ -80,16 +93,19 @@ mod tests {
 
     #[test]
     fn a_job_that_runs_has_its_comment_by_scontrol_and_one_that_is_over_by_sacctmgr() {
-        let (takes, other) = (Double::new(0, "", ""), Double::new(0, "", ""));
-        assert!(put("7", "JS1:a=", [&takes, &other]).is_ok());
+        let quiet = || Double::new(0, "", "");
+        let (takes, other) = (quiet(), quiet());
+        assert!(put("7", "JS1:a=", [&takes, &other, &quiet()]).is_ok());
         assert_eq!(
             (takes.asked(), other.asked()),
             (vec!["update job=7 AdminComment=JS1:a=".to_owned()], vec![])
         );
         let over = Double::new(1, "", "Job has already finished for job 7\n");
         let other = Double::new(0, " Modified jobs...\n  7\n", "");
-        assert!(put("7", "JS1:a=", [&over, &other]).is_ok());
+        let sacct = Double::new(0, "\nJS1:a=\n", "");
+        assert!(put("7", "JS1:a=", [&over, &other, &sacct]).is_ok());
         assert_eq!(other.asked(), ["-i modify job where jobid=7 set AdminComment=JS1:a="]);
+        assert_eq!(sacct.asked(), ["-X -a -n -P -j 7 -o AdminComment"]);
     }
 
     #[test]
@@ -100,8 +116,23 @@ mod tests {
             (Double::new(1, "", "\nno slurmdbd \u{1b}[2J\n"), "no slurmdbd \\u{1b}[2J"),
             (Double::new(1, "", ""), "it does not say why"),
         ] {
-            let said = put("7", "JS1:a=", [&over, &other]).unwrap_err().to_string();
+            let sacct = Double::new(0, "JS1:a=\n", "");
+            let said = put("7", "JS1:a=", [&over, &other, &sacct]).unwrap_err().to_string();
             assert!(said.contains("already finished") && said.contains(why), "{said}");
+        }
+    }
+
+    #[test]
+    fn a_summary_that_slurm_has_changed_is_not_written() {
+        let over = Double::new(1, "", "Job has already finished for job 7\n");
+        let other = Double::new(0, " Modified jobs...\n  7\n", "");
+        for (sacct, why) in [
+            (Double::new(0, "js1:ab=\n", ""), "another text"),
+            (Double::new(0, "", ""), "another text"),
+            (Double::new(1, "", "no slurmdbd\n"), "sacct does not show it: no slurmdbd"),
+        ] {
+            let said = put("7", "JS1:aB=", [&over, &other, &sacct]).unwrap_err().to_string();
+            assert!(said.contains(why) && said.contains("--js1"), "{said}");
         }
     }
 }
