@@ -2,7 +2,7 @@
 //!
 //! This is the one rule for steps: a comparison and a report of a run have the same.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::hash::Hash;
 use std::ops::Range;
 
@@ -21,7 +21,7 @@ const OUTSIDE: [&str; 7] = ["", "idle", "load", "checkpoint", "eval", "evaluatio
 const STEPS_MIN: usize = 5;
 /// Steps at the begin that last longer than the median times this are warm-up: they compile, fill caches, load data.
 const WARM_UP: f64 = 1.5;
-/// Steps by which a rank may be behind the first one when it marks the same.
+/// Steps by which a rank may be behind the first one when it marks the same, where a run has more of them.
 const RANKS_APART: usize = 10;
 /// Name of the value that says how many tokens a step took.
 const TOKENS: &str = "tokens";
@@ -83,10 +83,13 @@ impl RunSteps {
             .filter(|mark| mark.content.value_name.as_deref() == Some(name))
             .filter_map(|mark| Some((mark.monotonic_ns, mark.content.value?)))
             .collect();
-        let first_after = |step: &RunStep| values.partition_point(|(at_ns, _)| *at_ns <= step.from_ns);
-        let begins = self.steps.iter().map(first_after);
-        let ends = self.steps.iter().skip(1).map(first_after).chain([values.len()]);
-        let within = begins.zip(ends).map(|(from, to)| values.get(from..to).unwrap_or_default());
+        let first_after = |from_ns: i64| values.partition_point(|(at_ns, _)| *at_ns <= from_ns);
+        let begins = || self.steps.iter().map(|step| first_after(step.from_ns));
+        // A step that was begun last and did not end has its own.
+        let last = self.steps.last().filter(|_| self.origin == StepOrigin::Marks);
+        let open = last.and_then(|last| begins_of(marks).into_iter().find(|from_ns| *from_ns > last.from_ns));
+        let ends = begins().skip(1).chain([open.map_or(values.len(), first_after)]);
+        let within = begins().zip(ends).map(|(from, to)| values.get(from..to).unwrap_or_default());
         within.map(|values| values.iter().map(|(_, value)| value).sum()).collect()
     }
 
@@ -120,7 +123,7 @@ impl RunSteps {
 
 /// The steps between marks. The last mark begins a step whose end is not known, unless a phase ends it.
 fn marked(marks: &[RecordedMark]) -> Vec<RunStep> {
-    let begins = begins(marks);
+    let begins = begins_of(marks);
     let ends: Vec<i64> = marks
         .iter()
         .filter(|mark| mark.content.phase.as_deref().is_some_and(|phase| OUTSIDE.contains(&phase)))
@@ -144,7 +147,7 @@ fn marked(marks: &[RecordedMark]) -> Vec<RunStep> {
 
 /// When steps begin: by the marks that number one; without those by the word that most texts begin with, because a program may
 /// mark steps and batches within them. A text without a number is another step each time.
-fn begins(marks: &[RecordedMark]) -> Vec<i64> {
+fn begins_of(marks: &[RecordedMark]) -> Vec<i64> {
     let numbered = firsts(marks.iter().filter_map(|mark| Some((mark.content.step?, mark.monotonic_ns))));
     if !numbered.is_empty() {
         return numbered;
@@ -161,12 +164,16 @@ fn begins(marks: &[RecordedMark]) -> Vec<i64> {
 }
 
 /// When steps begin that are marked by name. Every rank of a run may mark the same step: the first of them begins it. A program may
-/// count anew in each epoch, too: a name that comes again after some other steps is another one.
+/// count anew in each epoch, too: a name that comes again after all others, or after enough of them, is another one. Of epochs with
+/// fewer steps than say how long one is nothing is known.
 fn firsts<K: Eq + Hash>(marks: impl Iterator<Item = (K, i64)>) -> Vec<i64> {
+    let marks: Vec<(K, i64)> = marks.collect();
+    let names = marks.iter().map(|(name, _)| name).collect::<HashSet<_>>().len();
+    let apart = if names < STEPS_MIN { RANKS_APART } else { names.min(RANKS_APART) };
     let mut places: HashMap<K, usize> = HashMap::new();
     let mut begins = Vec::new();
     for (name, at_ns) in marks {
-        if places.get(&name).is_none_or(|place| begins.len() - place >= RANKS_APART) {
+        if places.get(&name).is_none_or(|place| begins.len() - place >= apart) {
             places.insert(name, begins.len());
             begins.push(at_ns);
         }
@@ -290,6 +297,27 @@ mod tests {
         let marks =
             at(&(0_i64..).map(|step| 10 * step).zip(text.iter().map(String::as_str)).collect::<Vec<_>>());
         assert_eq!(RunSteps::marked(&marks).unwrap().steps.len(), 59);
+        let short: Vec<String> = (0..5).flat_map(|_| 0..8).map(|step| format!("step {step}")).collect();
+        let marks =
+            at(&(0_i64..).map(|step| 10 * step).zip(short.iter().map(String::as_str)).collect::<Vec<_>>());
+        let found = RunSteps::marked(&marks).unwrap();
+        assert_eq!(found.steps.len(), 39);
+        assert!(found.steps.iter().all(|step| (step.duration_s() - 10.0).abs() < 1e-9), "{found:?}");
+    }
+
+    #[test]
+    fn what_a_step_without_an_end_took_is_not_of_the_one_before_it() {
+        let marks: Vec<RecordedMark> = (0..7)
+            .flat_map(|number| {
+                let tokens = Some("tokens".to_owned());
+                let value =
+                    MarkContent { value_name: tokens, value: Some(1_000.0), ..MarkContent::default() };
+                let step = MarkContent { step: Some(number), ..MarkContent::default() };
+                [said(10 * number, step), said(10 * number + 9, value)]
+            })
+            .collect();
+        let found = RunSteps::marked(&marks).unwrap();
+        assert_eq!(found.tokens(&marks), [1_000.0; 6]);
     }
 
     #[test]
