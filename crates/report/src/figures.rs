@@ -70,8 +70,8 @@ pub struct StepFigures {
     pub certainty: f64,
     /// Their middle duration, seconds.
     pub median_s: f64,
-    /// The duration that one step of twenty exceeds.
-    pub p95_s: f64,
+    /// The duration that one step of twenty exceeds; none of fewer than twenty steps.
+    pub p95_s: Option<f64>,
     /// The longest one.
     pub longest_s: f64,
     /// When that began, seconds after the first row.

@@ -64,8 +64,10 @@ fn stepped(steps: &StepFigures) -> String {
         StepOrigin::Signals => format!("as the signals show, {} sure", percent(steps.certainty)),
     };
     let joules = steps.energy_j.map_or_else(String::new, |joules| format!(" and {}", energy(joules)));
-    let (middle, tail) = (span(steps.median_s), span(steps.p95_s));
-    format!("A step took {middle}{joules}, one of twenty more than {tail}: {} steps {known}.", steps.count)
+    let middle = span(steps.median_s);
+    let tail =
+        steps.p95_s.map_or_else(String::new, |tail| format!(", one of twenty more than {}", span(tail)));
+    format!("A step took {middle}{joules}{tail}: {} steps {known}.", steps.count)
 }
 
 /// How long it took, and how much energy.

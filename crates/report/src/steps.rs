@@ -71,7 +71,7 @@ impl StepSource<'_> {
             warm_up: known.warm_up.len(),
             origin: known.origin,
             certainty: rounded(known.certainty),
-            p95_s: rounded(*sorted.get(tail)?),
+            p95_s: sorted.get(tail).copied().filter(|_| sorted.len() >= TAIL).map(rounded),
             median_s: rounded(median(&mut sorted)?),
             longest_s: rounded(longest.duration_s()),
             longest_at_s: rounded(seconds(longest.from_ns.saturating_sub(self.from_ns))),
@@ -84,7 +84,11 @@ impl StepSource<'_> {
     fn phases(&self, phases: &[RunPhase]) -> Vec<PhaseFigures> {
         let mut by_name: BTreeMap<&str, Vec<Range<i64>>> = BTreeMap::new();
         for phase in phases {
-            by_name.entry(&phase.name).or_default().push(phase.from_ns..phase.to_ns);
+            // The signals are known in slices, which begin before the first row and end after the last.
+            let time = phase.from_ns.max(self.from_ns)..phase.to_ns.min(self.to_ns);
+            if !time.is_empty() {
+                by_name.entry(&phase.name).or_default().push(time);
+            }
         }
         let whole_s = seconds(self.to_ns.saturating_sub(self.from_ns)).max(f64::MIN_POSITIVE);
         let mut figures: Vec<PhaseFigures> = by_name
@@ -97,7 +101,7 @@ impl StepSource<'_> {
                     at_s: rounded(seconds(first_ns.saturating_sub(self.from_ns))),
                     times: times.len(),
                     duration_s: rounded(lasted_s),
-                    share: rounded((lasted_s / whole_s).min(1.0)),
+                    share: rounded(lasted_s / whole_s),
                     energy_j: times
                         .into_iter()
                         .map(|time| self.signals.energy_j(time))

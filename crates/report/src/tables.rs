@@ -107,9 +107,9 @@ pub(crate) fn of_steps(steps: &StepFigures) -> RunTable {
     let rows = [
         ("Steps", steps.count.to_string()),
         ("Known from", known),
-        ("Before them, of the warm-up", steps.warm_up.to_string()),
+        ("Left out as warm-up", steps.warm_up.to_string()),
         ("Median", span(steps.median_s)),
-        ("95 % are shorter than", span(steps.p95_s)),
+        ("95 % are shorter than", steps.p95_s.map_or_else(dash, span)),
         ("Longest", format!("{}, after {}", span(steps.longest_s), span(steps.longest_at_s))),
         ("Energy, median", steps.energy_j.map_or_else(dash, energy)),
         ("Tokens a second", steps.tokens_per_s.map_or_else(dash, number)),
