@@ -8,7 +8,6 @@
 mod bounds;
 mod chain;
 mod even;
-mod last;
 mod period;
 mod phases;
 mod signals;
@@ -16,7 +15,6 @@ mod step;
 mod usual;
 mod wave;
 
-pub use last::{LastOfSteps, last_of_steps};
 pub use phases::RunPhase;
 pub use signals::StepSignals;
 pub use step::RunStep;

@@ -11,9 +11,7 @@
     reason = "small numbers, and a test fails by panicking"
 )]
 
-use std::collections::BTreeMap;
-
-use gpuvitals_analysis::steps::{FoundSteps, RunStep, StepSignals, last_of_steps};
+use gpuvitals_analysis::steps::{FoundSteps, RunStep, StepSignals};
 use gpuvitals_core::batch::Value;
 use gpuvitals_core::{BatchBuilder, Identity, IdentityColumn, MetricId, Origin, Table};
 
@@ -275,38 +273,4 @@ fn a_run_of_any_length_is_held_in_bounded_memory_and_its_steps_stay() {
     assert!((1_176..=1_224).contains(&found.steps.len()), "{}", found.steps.len());
     let mean_s = mean_s(&found.steps);
     assert!((mean_s - 6.0).abs() < 0.12, "{mean_s}");
-}
-
-/// Seconds of computing of each rank in each step of a real job (`fixtures/real/PROVENANCE`), by step; and the ranks.
-fn real_job() -> (Vec<u32>, Vec<Vec<Option<f64>>>) {
-    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../fixtures/real/straggler/compute.csv");
-    let text = std::fs::read_to_string(path).unwrap();
-    let mut by_step: BTreeMap<u32, BTreeMap<u32, f64>> = BTreeMap::new();
-    for line in text.lines().skip(1) {
-        let fields: Vec<&str> = line.split(',').collect();
-        let [step, rank, work] = fields[..] else { panic!("{line}") };
-        let ranks = by_step.entry(step.parse().unwrap()).or_default();
-        ranks.insert(rank.parse().unwrap(), work.parse().unwrap());
-    }
-    let ranks: Vec<u32> = by_step.values().next().unwrap().keys().copied().collect();
-    let works = |step: &BTreeMap<u32, f64>| ranks.iter().map(|rank| step.get(rank).copied()).collect();
-    let steps = by_step.values().map(works).collect();
-    (ranks, steps)
-}
-
-#[test]
-fn the_straggler_of_a_real_job_is_the_last_of_all_its_steps() {
-    let (ranks, mut steps) = real_job();
-    assert_eq!((ranks.len(), steps.len()), (16, 44));
-    let last = last_of_steps(&steps).unwrap();
-    // Data-parallel rank 0 of pipeline stage 0: the authors' own analysis blames these two (slowdown 1.97 and 1.98).
-    assert_eq!(ranks[last.member], 0);
-    assert!((last.share - 1.0).abs() < 1e-9 && (last.ratio - 2.35).abs() < 0.05, "{last:?}");
-
-    // Without it the last stage has a little more to do, and nobody waits for one of its four ranks.
-    for step in &mut steps {
-        step.remove(last.member);
-    }
-    assert_eq!(last_of_steps(&steps), None);
-    assert_eq!(last_of_steps(&steps[..4]), None, "too few");
 }

@@ -101,9 +101,13 @@ impl StepSignals {
         let columns: [Option<MetricColumn<'_>>; METRICS.len()] = METRICS.map(|metric| batch.metric(metric));
         for (row, (time_ns, id)) in times.iter().zip(&keys.ids).enumerate() {
             let Some(gpu) = places.get(*id as usize).copied().flatten() else { continue };
+            let mut has_power = false;
             for (metric, column) in columns.iter().enumerate() {
                 let value = column.as_ref().and_then(|column| column.value(row)).map(Value::as_f64);
-                if let Some(value) = value.filter(|value| value.is_finite()) {
+                // Of two powers of a GPU the better one.
+                let is_wanted = metric >= POWERS || !has_power;
+                if let Some(value) = value.filter(|value| is_wanted && value.is_finite()) {
+                    has_power |= metric < POWERS;
                     self.put(metric, gpu, (time_ns.saturating_add(behind_ns), value));
                 }
             }
@@ -193,7 +197,11 @@ impl StepSignals {
 
     /// Energy that all GPUs took in a time, by their power, joules; none if it was not read. The first GPUs count, 64 of them.
     pub fn energy_j(&self, time: Range<i64>) -> Option<f64> {
-        let power = self.tracks.iter().take(POWERS).find(|track| !track.bins.is_empty())?;
+        let powers = self.tracks.iter().take(POWERS).filter(|track| !track.bins.is_empty());
+        powers.map(|power| self.energy_of(power, &time)).reduce(|sum, joules| Some(sum? + joules?))?
+    }
+
+    fn energy_of(&self, power: &Track, time: &Range<i64>) -> Option<f64> {
         let zero_ns = self.first?.checked_mul(self.width_ns)?.checked_sub(power.late_ns())?;
         let bin = |at_ns: i64| at_ns.saturating_sub(zero_ns).max(0);
         let (from_ns, to_ns) = (bin(time.start), bin(time.end));
