@@ -70,7 +70,7 @@ impl Survey<'_> {
             }
             let last = xid::named(code);
             let sentence = format!(
-                "XIDs that programs cause came {times} times in a day, to {holders} jobs, the last {last}: the fault is the GPU's"
+                "XIDs that programs cause came {times} times in a day, to {holders} jobs, the last {last}: suspect the GPU, unless these jobs run one program"
             );
             #[expect(clippy::cast_precision_loss, reason = "numbers of events")]
             let evidence = vec![Evidence::derived("xids_in_a_day", "", times as f64)];

@@ -1,4 +1,4 @@
-//! XIDs that programs cause, and that come again and again on one GPU, whoever runs there: then the GPU has the fault.
+//! XIDs that programs cause, and that come again and again on one GPU, whoever runs there: then the GPU is the suspect.
 //!
 //! NVIDIA's catalogue says of 31 that one alone is the program's, and that several on one GPU may be the hardware's; of 13 the same.
 
