@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use gpuvitals_core::quantity::counted;
 use gpuvitals_record::{
-    ChangeVerdict, GateOutcome, MetricChange, MetricGate, RunComparison, RunDifference, RunOutline,
+    ChangeVerdict, GateOutcome, MetricChange, MetricGate, RunComparison, RunDifference, RunMetric, RunOutline,
 };
 use gpuvitals_report::MarkdownText;
 use serde_json::Value;
@@ -88,9 +88,11 @@ fn gate(outcome: &GateOutcome) -> String {
     format!("gate {gate}: {result}")
 }
 
-/// That a change has no cause among what was recorded; nothing if it has, or if there is none.
+/// That another time has no cause among what was recorded; nothing if it has, or if the time is the same: causes are of the time alone.
 fn unexplained(found: &RunComparison) -> Option<&'static str> {
-    let changed = matches!(found.verdict, ChangeVerdict::Regression | ChangeVerdict::Improvement);
+    let time = [RunMetric::StepS, RunMetric::DurationS].iter().find_map(|metric| found.metrics.get(metric));
+    let verdict = time.and_then(|change| change.verdict);
+    let changed = matches!(verdict, Some(ChangeVerdict::Regression | ChangeVerdict::Improvement));
     (changed && found.why.is_empty()).then_some("why: nothing that was recorded explains it")
 }
 
@@ -105,7 +107,7 @@ fn cells(name: &str, change: &MetricChange) -> [String; 6] {
     ]
 }
 
-/// A number with four digits that count.
+/// A number with four digits that count, below 10 with four places.
 fn figure(value: f64) -> String {
     match value.abs() {
         large if large >= 1_000.0 => format!("{value:.0}"),
