@@ -305,6 +305,9 @@ fn recorder_config(flags: &Record, sampling: &Sampling) -> Result<RecorderConfig
     let beside = flags.pid.map(beside::words).unwrap_or_default();
     let words = if flags.command.is_empty() { &beside } else { &flags.command };
     config.run = RunFacts::of(words, arguments, Path::new("/"), Path::new("."));
+    if flags.pid.is_some_and(|pid| !beside::is_here(pid)) {
+        (config.run.container, config.run.commit) = (None, None);
+    }
     Ok(config)
 }
 

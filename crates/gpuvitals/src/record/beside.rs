@@ -34,6 +34,14 @@ pub(super) fn lives(pid: u32) -> bool {
     }
 }
 
+/// Whether it sees the same files as this program and works in the same directory: then it has the same container and commit.
+pub(super) fn is_here(pid: u32) -> bool {
+    ["ns/mnt", "cwd"].iter().all(|link| {
+        let of = |whose: &str| fs::read_link(format!("/proc/{whose}/{link}")).ok();
+        of(&pid.to_string()).is_some_and(|its| Some(its) == of("self"))
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use std::process::Command;
@@ -57,7 +65,7 @@ mod tests {
             }
         });
         assert_eq!(words_of_child, ["sleep", "600"].map(OsString::from));
-        assert!(lives(pid));
+        assert!(lives(pid) && is_here(pid) && !is_here(1 << 30));
         child.kill().unwrap();
         while lives(pid) {
             std::thread::yield_now();
