@@ -324,11 +324,12 @@ def record(
     drivers: Iterable[str] = (),
     force: bool = False,
     keep_arguments: bool = False,
+    all_gpus: bool = False,
     sync: Sync | None = None,
 ) -> Run:
     """Records the GPUs and the host of this machine into a directory while a block, or each call of a function, runs.
 
-    `rate`, `system_rate`, `drivers`, `force` and `keep_arguments` are the flags of `gpuvitals record`. `sync` is that of
+    `rate`, `system_rate`, `drivers`, `force`, `keep_arguments` and `all_gpus` are the flags of `gpuvitals record`. `sync` is that of
     `Run.phase` for every mark; off by default, because it costs.
 
     Nested runs, runs of several threads, and those of programs that this one starts take part in the recording that is there:
@@ -337,6 +338,7 @@ def record(
     """
     flags = ["--force"] if force else []
     flags += ["--keep-arguments"] if keep_arguments else []
+    flags += ["--all-gpus"] if all_gpus else []
     for flag, value in (("--rate", rate), ("--system-rate", system_rate)):
         flags += [] if value is None else [flag, str(value)]
     for driver in drivers:
