@@ -26,7 +26,7 @@ const ERRORS_MAX: usize = 20;
 /// `gpuvitals flight`
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
-  gpuvitals flight list
+  gpuvitals flight list --flight-dir /var/lib/gpuvitals/flight
   gpuvitals flight show 20261130T031459Z-xid
   gpuvitals flight dump                     what the ring has now, also of an agent that is dead
   gpuvitals flight bundle 20261130T031459Z-xid --run \"/usr/bin/nvidia-smi -q\"
@@ -69,7 +69,7 @@ enum FlightDeed {
 pub(crate) fn run(command: &FlightCommand, config: &Config) -> Result<(), Failure> {
     let state = std::env::var_os(STATE_DIRECTORY);
     let directory = config.flight.directory(state.as_deref()).map_err(|why| {
-        let way = "--flight-dir names the directory, or --config the file of the agent's settings";
+        let way = "--flight-dir DIR names the directory here, or --config FILE the agent's settings";
         Failure::new(Exit::Usage, format!("{why}; {way}"))
     })?;
     let folder = FlightFolder::of(&directory);

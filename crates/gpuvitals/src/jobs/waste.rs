@@ -21,7 +21,7 @@ pub(super) const EXAMPLES: &str = "Examples:
   gpuvitals jobs waste --last 7d --by namespace --csv
   gpuvitals jobs waste --last 31d --html waste.html
 
-WASTED is the time held, less time times utilisation. By user all that hooks told in the range is read, a million rows at
+WASTED is the time whose utilisation is known, less time times utilisation; its % is of the time held. By user all that hooks told in the range is read, a million rows at
 most: of more the question is refused, ask for fewer days. Docs: docs/jobs.md.";
 
 /// Most lines: of more the rest is in the sums alone.
