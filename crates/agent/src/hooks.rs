@@ -9,6 +9,6 @@ mod socket;
 
 pub(crate) use jobs::Jobs;
 pub(crate) use kept::KeptJobs;
-pub use message::{HookError, HookMessage, JobHook};
+pub use message::{HookError, HookMessage, JobHook, RunNews};
 pub(crate) use socket::HookSocket;
 pub use socket::SocketError;

@@ -52,7 +52,7 @@ use scrape::Scraper;
 use server::ShownNode;
 
 pub use error::AgentError;
-pub use hooks::{HookError, HookMessage, JobHook, SocketError};
+pub use hooks::{HookError, HookMessage, JobHook, RunNews, SocketError};
 pub use settings::{AgentSettings, HOOK_SOCKET};
 pub use spool::SpoolError;
 

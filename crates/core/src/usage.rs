@@ -25,7 +25,7 @@ pub use holders::{GpuUse, HOLDER_COLUMNS, Holder, ToldApart, USES_MAX, Usage, Us
 pub use holdings::{
     HOLDINGS_TRAIL_NS, Holding, HoldingGroup, HoldingSums, Holdings, HoldingsAnswer, HoldingsQuery,
 };
-pub use ledger::{Ledger, NOBODY, ProcessOwner, Sharing, UNOBSERVED, hour_of};
+pub use ledger::{Ledger, NOBODY, ProcessOwner, RUN_HOLDER, Sharing, UNOBSERVED, hour_of};
 pub use paced::StayFold;
 pub use rows::{RowsOfUse, UseColumns, use_columns};
 pub(crate) use spans::is_seen;

@@ -2,6 +2,7 @@
 
 mod beside;
 mod chosen;
+mod holder;
 mod progress;
 mod report;
 mod words;
@@ -15,6 +16,7 @@ use std::time::Duration;
 
 use clap::Args;
 use clap::builder::BoolishValueParser;
+use gpuvitals_agent::HOOK_SOCKET;
 use gpuvitals_analysis::summary::Summary;
 use gpuvitals_core::{AbsenceReason, Table};
 use gpuvitals_record::{
@@ -34,6 +36,7 @@ use crate::sampling::{discover, nothing_to_sample, refused, unasked};
 use crate::{quantity, terminal};
 
 use chosen::OpenedTables;
+use holder::RunHolder;
 use words::tell;
 
 pub(crate) use words::{bytes, count};
@@ -76,6 +79,9 @@ pub(crate) struct Record {
     /// Record all GPUs, whatever CUDA_VISIBLE_DEVICES, HIP_VISIBLE_DEVICES or ROCR_VISIBLE_DEVICES say in the recorder's own environment
     #[arg(long)]
     all_gpus: bool,
+    /// Socket of this node's agent, which is told that the run holds its GPUs [default: /run/gpuvitals/agent.sock]
+    #[arg(long, value_name = "FILE")]
+    agent: Option<PathBuf>,
     /// Print the summary as JSON
     #[arg(long)]
     json: bool,
@@ -146,6 +152,13 @@ impl Record {
         all
     }
 
+    /// Where the agent is told of the run; none: nothing was started that holds GPUs, or which ones is not known. The agent of this machine is
+    /// not told of the GPUs of a captured one.
+    fn agent(&self, tables: &OpenedTables, machine: &Machine) -> Option<PathBuf> {
+        let usual = || (!machine.is_captured()).then(|| PathBuf::from(HOOK_SOCKET));
+        self.agent.clone().or_else(usual).filter(|_| tables.are_known())
+    }
+
     fn duration(&self) -> Result<Option<Duration>, Failure> {
         self.duration.as_deref().map(|text| quantity::flag("--duration", text)).transpose()
     }
@@ -178,6 +191,7 @@ pub(crate) fn run(
         .ask(&ownership, &config.machine, std::mem::take(&mut found.processes))
         .map_err(unasked)?;
     config.owners = Arc::clone(ownership.owners());
+    let holder = RunHolder::of(&flags.output, flags.agent(&tables, &config.machine));
     let recorder = Recorder::start_with(found, config, adding_to(&summary)).map_err(failure)?;
     let socket = recorder.mark_socket().map_err(|error| tell(&format!("marks cannot be set: {error}"))).ok();
     let marks = socket.as_ref().map(MarkSocket::path);
@@ -193,6 +207,7 @@ pub(crate) fn run(
     shown.begin(&flags.output, marks, &recorder.progress().workers);
     let mut look = || {
         let progress = recorder.progress();
+        holder.look(&progress);
         progress::warn(&recorder.findings());
         shown.draw(&progress);
         !progress.is_over && flags.pid.is_none_or(beside::lives)
@@ -206,7 +221,7 @@ pub(crate) fn run(
     };
     progress::warn(&recorder.findings());
     terminal::leave();
-    drop((socket, asking));
+    drop((socket, asking, holder));
     let recorded = match recorder.stop() {
         Ok(recorded) => recorded,
         Err(error) => return failed(error, &flags.output, code),
@@ -218,11 +233,19 @@ pub(crate) fn run(
         opened.narrow(&mut report);
     }
     print(flags, &report)?;
-    match flags.report.as_deref().map_or(Ok(()), |file| report_of_run::page(&flags.output, file)) {
-        Err(failure) if code.is_some_and(|code| code != 0) => tell(&failure.to_string()),
-        written => written?,
-    }
+    write_report(flags, code)?;
     Ok(code.unwrap_or(if recorded.gpu_rows == 0 { without_gpus } else { 0 }).into())
+}
+
+/// Writes the report, if one is asked for. How a command ended matters more than that its report failed.
+fn write_report(flags: &Record, code: Option<u8>) -> Result<(), Failure> {
+    match flags.report.as_deref().map_or(Ok(()), |file| report_of_run::page(&flags.output, file)) {
+        Err(failure) if code.is_some_and(|code| code != 0) => {
+            tell(&failure.to_string());
+            Ok(())
+        }
+        written => written,
+    }
 }
 
 /// Leaves the GPUs of the command or the process, as far as the environment names some, unless all are asked for.

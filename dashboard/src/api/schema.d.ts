@@ -2267,7 +2267,7 @@ export interface components {
         JobUse: components["schemas"]["JobSums"] & {
             /** @description What it is put together by: the holder, or what `by` asks for; null: without one. */
             group: string | null;
-            /** @description The holder: `pod:NAMESPACE/POD/CONTAINER`, `job:ID` or `user:NAME`; null: several. */
+            /** @description The holder: `pod:NAMESPACE/POD/CONTAINER`, `job:ID`, `run:NAME` or `user:NAME`; null: several. */
             holder: string | null;
             /** @description Its cluster; null: none is named, or several. */
             cluster: string | null;

@@ -2,12 +2,15 @@
 
 use gpuvitals_core::BatchBuilder;
 use gpuvitals_core::batch::{RowId, Value};
+use gpuvitals_core::usage::RUN_HOLDER;
 use gpuvitals_sources::attribution::slurm::{is_uuid, job_number};
 
-use super::message::{HookMessage, JobHook, LIST_LEN_MAX};
+use super::message::{HookMessage, JobHook, LIST_LEN_MAX, RUN_IS_OVER, RUN_MARK_AGE, RUN_PROCESS};
 
 /// Most bytes of a name.
 const NAME_LEN_MAX: usize = 256;
+/// Most bytes of the name of a run, which is in every row of its GPUs.
+const RUN_NAME_LEN_MAX: usize = 128;
 /// Most bytes of a list of hosts.
 const HOSTS_LEN_MAX: usize = 2048;
 
@@ -43,25 +46,32 @@ const LABELS_LEN_MAX: usize = LABELS_MAX * 2 * (LABEL_LEN_MAX + 1);
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct ToldJob {
     pub hook: JobHook,
-    /// Number of the job.
+    /// Number of the job, or `run:NAME`.
     pub id: String,
     /// Whether the job is over.
     pub is_over: bool,
     pub facts: JobFacts,
     pub array_task: Option<String>,
     pub exit_code: Option<String>,
+    /// Process of the recorder that tells of a run.
+    pub process: Option<u32>,
+    /// Time since the last mark of a run.
+    pub mark_age_ns: Option<i64>,
 }
 
 impl ToldJob {
-    /// Of a message; none if what it calls a job has no number.
+    /// Of a message; none if what it calls a job has no number, and no name of a run.
     pub(crate) fn of(message: &HookMessage) -> Option<Self> {
-        let id = job_number(message.get("SLURM_JOB_ID")?)?;
+        let id = message.get("SLURM_JOB_ID")?;
+        let id = if message.hook == JobHook::Run { run_id(id)? } else { job_number(id)? };
         let is_over = match message.hook {
             JobHook::Prolog => false,
             JobHook::Epilog => true,
             // Both scripts of the controller tell by one name; only a job that is over has a code.
             JobHook::Controller => exit_code(message).is_some(),
+            JobHook::Run => message.get(RUN_IS_OVER).is_some(),
         };
+        let of_run = |name: &str| message.get(name).filter(|_| message.hook == JobHook::Run);
         let name = |name: &str| message.get(name).and_then(|text| cleaned(text, NAME_LEN_MAX));
         let task = |array: String| Some(format!("{array}_{}", name("SLURM_ARRAY_TASK_ID")?));
         Some(Self {
@@ -71,7 +81,15 @@ impl ToldJob {
             facts: JobFacts::of(message),
             array_task: name("SLURM_ARRAY_JOB_ID").and_then(task),
             exit_code: exit_code(message).filter(|_| is_over),
+            process: of_run(RUN_PROCESS).and_then(|process| process.parse().ok()),
+            mark_age_ns: of_run(RUN_MARK_AGE).and_then(|age| age.parse::<i64>().ok()).filter(|age| *age >= 0),
         })
+    }
+
+    /// By which it is told apart from others: two recordings may have one name.
+    pub(crate) fn key(&self) -> (JobHook, String) {
+        let name = self.process.map_or_else(|| self.id.clone(), |process| format!("{} {process}", self.id));
+        (self.hook, name)
     }
 
     /// The message that tells the same of a job that runs.
@@ -144,6 +162,12 @@ fn gpus(message: &HookMessage) -> Option<String> {
     let shown =
         message.get("CUDA_VISIBLE_DEVICES").filter(|list| list.split(',').any(|gpu| is_uuid(gpu.trim())));
     cleaned(shown.or_else(|| message.get("SLURM_JOB_GPUS"))?, LIST_LEN_MAX)
+}
+
+/// `run:NAME` of a run.
+fn run_id(text: &str) -> Option<String> {
+    let name = cleaned(text.strip_prefix(RUN_HOLDER)?, RUN_NAME_LEN_MAX)?;
+    Some(format!("{RUN_HOLDER}{name}"))
 }
 
 /// `CODE:SIGNAL`.

@@ -9,7 +9,7 @@ use gpuvitals_core::figures::Family;
 use gpuvitals_core::time::{DAY_NS, HOUR_NS, MINUTE_NS};
 use gpuvitals_core::usage::hour_of;
 use gpuvitals_core::{Batch, BatchBuilder, Identity, IdentityColumn, Origin, Table};
-use gpuvitals_sources::attribution::{Owner, Ownership, slurm};
+use gpuvitals_sources::attribution::{GpuName, Owner, Ownership, slurm};
 use gpuvitals_sources::sampler::TargetState;
 use tokio::sync::Notify;
 
@@ -26,6 +26,8 @@ const AGAIN_NS: i64 = 10 * MINUTE_NS;
 const ENDED_KEPT_NS: i64 = HOUR_NS;
 /// A job whose end was lost is forgotten after so long.
 const RUNNING_KEPT_NS: i64 = 31 * DAY_NS;
+/// A recording that has not been told of for so long is over: its recorder tells again every ten seconds.
+const RUN_SILENT_NS: i64 = MINUTE_NS;
 /// Most rows of a batch; the rest is published at the next look.
 const ROWS_MAX: usize = 500;
 /// The step of a row about a job as a whole: hooks are about no other.
@@ -62,6 +64,8 @@ struct KnownJob {
     end_ns: Option<i64>,
     /// When a later job was given one of its GPUs: it is over, and nobody has told of its end.
     superseded_ns: Option<i64>,
+    /// When the program of a recording last set a mark.
+    marked_ns: Option<i64>,
     as_of_ns: i64,
     /// When it was last told of, or a job in its place, monotonic.
     heard_ns: i64,
@@ -86,8 +90,8 @@ impl Jobs {
     /// The same, with those that an earlier agent knew to run, and kept for a later one.
     pub(crate) fn kept_in(self, kept: Option<KeptJobs>, now: Moment) -> Self {
         let running = kept.iter().flat_map(KeptJobs::read).take(JOBS_MAX);
-        let running = running
-            .map(|(told, since_ns)| ((told.hook, told.id.clone()), KnownJob::since(told, since_ns, now)));
+        let running =
+            running.map(|(told, since_ns)| (told.key(), KnownJob::since(told, since_ns, now)));
         self.known().jobs.extend(running);
         Self { kept, ..self }
     }
@@ -98,7 +102,9 @@ impl Jobs {
         kept.write(|| {
             let mut known = self.known();
             let has_news = std::mem::take(&mut known.has_news);
-            has_news.then(|| known.jobs.values().filter_map(KnownJob::running_since).collect())
+            // A recorder tells of its run again.
+            let kept = known.jobs.values().filter(|job| job.told.hook != JobHook::Run);
+            has_news.then(|| kept.filter_map(KnownJob::running_since).collect())
         });
     }
 
@@ -110,7 +116,7 @@ impl Jobs {
     pub(crate) fn hear(&self, told: ToldJob, now: Moment) -> bool {
         let mut known = self.known();
         let jobs = &mut known.jobs;
-        let key = (told.hook, told.id.clone());
+        let key = told.key();
         // What began by a prolog ends by an epilog.
         let begun = if told.hook == JobHook::Epilog {
             jobs.remove(&(JobHook::Prolog, told.id.clone()))
@@ -127,13 +133,14 @@ impl Jobs {
             supersede(jobs, &told, now);
         }
         let begun_ns = begun.and_then(|job| job.start_ns);
+        let is_kept = told.hook != JobHook::Run;
         jobs.insert(key, KnownJob::of(told, before, begun_ns, now));
-        known.has_news = true;
+        known.has_news |= is_kept;
         true
     }
 
-    /// Gives the GPUs of jobs that run to these, from their prolog on. The newest job counts. Jobs that nobody has told of for long are
-    /// forgotten.
+    /// Gives the GPUs of jobs that run to these, from their prolog on, and those that no job has to recordings. The newest counts. Who has
+    /// not been told of for long is forgotten.
     pub(crate) fn allot(&self, states: &[TargetState], now: Moment) {
         let gpus = states.iter().filter(|state| state.table == Table::GpuEvents);
         let mut vendors: Vec<&'static str> = gpus.map(|state| state.driver.vendor()).collect();
@@ -141,14 +148,13 @@ impl Jobs {
         vendors.dedup();
         let mut known = self.known();
         known.jobs.retain(|_, job| job.is_kept(now));
-        let mut running: Vec<&KnownJob> = known.running().collect();
-        running.sort_by_key(|job| std::cmp::Reverse(job.start_ns));
-        let allotted = running.into_iter().flat_map(|job| {
-            let owner = Owner { job: Some(job.told.id.as_str().into()), ..Owner::default() };
-            let gpus = slurm::gpus(job.told.facts.gpus.as_deref().unwrap_or_default(), &vendors);
-            gpus.into_iter().map(move |gpu| (gpu, owner.clone()))
+        let mut allotted = known.allotted(JobHook::Prolog, |job| {
+            slurm::gpus(job.told.facts.gpus.as_deref().unwrap_or_default(), &vendors)
         });
-        self.ownership.allot(allotted.collect());
+        allotted.extend(known.allotted(JobHook::Run, |run| {
+            run.told.facts.gpu_names().map(|gpu| GpuName::Uuid(gpu.into())).collect()
+        }));
+        self.ownership.allot(allotted);
     }
 
     /// The rows that are due: of jobs about which something is new, of those that run in another hour than before, and of all others every
@@ -175,7 +181,7 @@ impl Jobs {
 
     /// What is known, and what became of messages.
     pub(crate) fn families(&self) -> Vec<Family> {
-        let running = self.known().running().count();
+        let running = self.known().running(JobHook::Prolog).count();
         let help = "Jobs on this node whose prolog was told of, and no epilog yet.";
         vec![
             self.counts.family(),
@@ -185,11 +191,21 @@ impl Jobs {
 }
 
 impl KnownJobs {
-    /// Those that have their GPUs.
-    fn running(&self) -> impl Iterator<Item = &KnownJob> {
-        let with_gpus =
-            self.jobs.iter().filter(|((hook, _), job)| *hook == JobHook::Prolog && job.over_ns().is_none());
+    /// Those that have their GPUs, by who tells of that.
+    fn running(&self, by: JobHook) -> impl Iterator<Item = &KnownJob> {
+        let with_gpus = self.jobs.iter().filter(move |((hook, _), job)| *hook == by && job.over_ns().is_none());
         with_gpus.map(|(_, job)| job)
+    }
+
+    /// The GPUs that these have, the newest first.
+    fn allotted(&self, by: JobHook, gpus: impl Fn(&KnownJob) -> Vec<GpuName>) -> Vec<(GpuName, Owner)> {
+        let mut running: Vec<&KnownJob> = self.running(by).collect();
+        running.sort_by_key(|job| std::cmp::Reverse(job.start_ns));
+        let of_job = |job: &KnownJob| {
+            let owner = Owner { job: Some(job.told.id.as_str().into()), ..Owner::default() };
+            gpus(job).into_iter().map(move |gpu| (gpu, owner.clone()))
+        };
+        running.into_iter().flat_map(of_job).collect()
     }
 }
 
@@ -216,11 +232,13 @@ impl KnownJob {
     fn of(told: ToldJob, before: Option<Self>, begun_ns: Option<i64>, now: Moment) -> Self {
         let begins_ns = (!told.is_over).then_some(now.wall_ns);
         let ends_ns = told.is_over.then_some(now.wall_ns);
+        let marked_ns = told.mark_age_ns.map(|age_ns| now.wall_ns.saturating_sub(age_ns));
         let new = |told, start_ns, end_ns| Self {
             told,
             start_ns,
             end_ns,
             superseded_ns: None,
+            marked_ns,
             as_of_ns: now.wall_ns,
             heard_ns: now.mono_ns,
             published: None,
@@ -242,6 +260,7 @@ impl KnownJob {
             start_ns: Some(since_ns),
             end_ns: None,
             superseded_ns: None,
+            marked_ns: None,
             as_of_ns: now.wall_ns,
             heard_ns: now.mono_ns.saturating_sub(now.wall_ns.saturating_sub(since_ns).max(0)),
             published: None,
@@ -260,7 +279,11 @@ impl KnownJob {
     }
 
     fn is_kept(&self, now: Moment) -> bool {
-        let kept_ns = if self.over_ns().is_some() { ENDED_KEPT_NS } else { RUNNING_KEPT_NS };
+        let kept_ns = match (self.over_ns(), self.told.hook) {
+            (Some(_), _) => ENDED_KEPT_NS,
+            (None, JobHook::Run) => RUN_SILENT_NS,
+            (None, _) => RUNNING_KEPT_NS,
+        };
         now.mono_ns - self.heard_ns < kept_ns
     }
 
@@ -303,7 +326,12 @@ impl KnownJob {
                 let _refused = builder.set_extra_text(row, column, text);
             }
         }
-        let times = [("as_of_ns", Some(self.as_of_ns)), ("start_ns", self.start_ns), ("end_ns", self.end_ns)];
+        let times = [
+            ("as_of_ns", Some(self.as_of_ns)),
+            ("start_ns", self.start_ns),
+            ("end_ns", self.end_ns),
+            ("marked_ns", self.marked_ns),
+        ];
         for (column, time_ns) in times {
             if let Some(time_ns) = time_ns {
                 let _refused = builder.set_extra(row, column, Value::Int(time_ns));

@@ -1,16 +1,18 @@
 //! What a hook tells: some variables of its environment, in the form of `/proc/PID/environ`.
 //!
 //! `HOOK=prolog`, then `NAME=value` of each variable that is set, each ended by a zero byte. Then the hook ends its side, and the agent answers
-//! with a line: `taken`, or why not.
+//! with a line: `taken`, or why not. A recorder tells of its run in the same words: `HOOK=run`, and `SLURM_JOB_ID` is `run:NAME`.
 
 use std::collections::BTreeMap;
 use std::io::{self, Read, Write};
 use std::net::Shutdown;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
+use std::sync::Arc;
 use std::time::Duration;
 
 use clap::ValueEnum;
+use gpuvitals_core::usage::RUN_HOLDER;
 
 /// Most bytes of a message.
 pub(crate) const MESSAGE_LEN_MAX: usize = 64 << 10;
@@ -28,7 +30,7 @@ const ANSWER_LEN_MAX: u64 = 1 << 10;
 const STALL_MAX: Duration = Duration::from_secs(1);
 
 /// The variables that are told. No other one leaves the hook.
-const VARIABLES: [&str; 14] = [
+const VARIABLES: [&str; 17] = [
     "SLURM_JOB_ID",
     "SLURM_JOB_UID",
     "SLURM_JOB_USER",
@@ -43,7 +45,17 @@ const VARIABLES: [&str; 14] = [
     "SLURM_ARRAY_TASK_ID",
     "SLURM_JOB_EXIT_CODE",
     "SLURM_JOB_EXIT_CODE2",
+    RUN_PROCESS,
+    RUN_MARK_AGE,
+    RUN_IS_OVER,
 ];
+
+/// Process of a recorder: recordings of one name are told apart by it.
+pub(crate) const RUN_PROCESS: &str = "RUN_PROCESS";
+/// Nanoseconds since the last mark of a recording.
+pub(crate) const RUN_MARK_AGE: &str = "RUN_MARK_AGE_NS";
+/// Set to anything: the recording is over.
+pub(crate) const RUN_IS_OVER: &str = "RUN_IS_OVER";
 
 /// The list of GPUs by their names, which are long.
 const NAMED_GPUS: &str = "CUDA_VISIBLE_DEVICES";
@@ -64,10 +76,13 @@ pub enum JobHook {
     Epilog,
     /// Slurm's PrologSlurmctld and EpilogSlurmctld: know name and account
     Controller,
+    /// The recorder of a run, which tells again as long as it records
+    #[value(skip)]
+    Run,
 }
 
 impl JobHook {
-    const ALL: [Self; 3] = [Self::Prolog, Self::Epilog, Self::Controller];
+    const ALL: [Self; 4] = [Self::Prolog, Self::Epilog, Self::Controller, Self::Run];
 
     /// Its name in messages and rows.
     pub(crate) fn name(self) -> &'static str {
@@ -75,6 +90,7 @@ impl JobHook {
             Self::Prolog => "prolog",
             Self::Epilog => "epilog",
             Self::Controller => "controller",
+            Self::Run => "run",
         }
     }
 }
@@ -103,6 +119,19 @@ pub enum HookError {
     Refused(String),
 }
 
+/// What a recorder tells of its run.
+#[derive(Debug, Clone, Copy)]
+pub struct RunNews<'a> {
+    /// What the run is called.
+    pub name: &'a str,
+    /// Keys of the GPUs that it has.
+    pub gpus: &'a [Arc<str>],
+    /// Time since its program last set a mark; none: it has set none.
+    pub mark_age: Option<Duration>,
+    /// Whether it has ended.
+    pub is_over: bool,
+}
+
 /// What a hook tells.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HookMessage {
@@ -116,11 +145,28 @@ impl HookMessage {
     /// # Errors
     /// When that names no job.
     pub fn of(hook: JobHook, variable: impl Fn(&str) -> Option<String>) -> Result<Self, HookError> {
-        let told = VARIABLES.into_iter().filter_map(|name| Some((name, cut(name, variable(name)?))));
-        let variables: BTreeMap<_, _> = told.filter(|(_, value)| !value.is_empty()).collect();
-        let message = Self { hook, variables };
+        let message = Self::with(hook, variable);
         message.get("SLURM_JOB_ID").ok_or(HookError::NoJob)?;
         Ok(message)
+    }
+
+    fn with(hook: JobHook, variable: impl Fn(&str) -> Option<String>) -> Self {
+        let told = VARIABLES.into_iter().filter_map(|name| Some((name, cut(name, variable(name)?))));
+        Self { hook, variables: told.filter(|(_, value)| !value.is_empty()).collect() }
+    }
+
+    /// Of a run that this process records.
+    pub fn of_run(news: &RunNews<'_>) -> Self {
+        let gpus = news.gpus.join(",");
+        Self::with(JobHook::Run, |name| match name {
+            "SLURM_JOB_ID" => Some(format!("{RUN_HOLDER}{}", news.name)),
+            // Names that are no UUIDs of NVIDIA are read from the one, those from the other.
+            NUMBERED_GPUS | NAMED_GPUS => Some(gpus.clone()),
+            RUN_PROCESS => Some(std::process::id().to_string()),
+            RUN_MARK_AGE => news.mark_age.map(|age| age.as_nanos().to_string()),
+            RUN_IS_OVER => news.is_over.then(|| "yes".to_owned()),
+            _ => None,
+        })
     }
 
     /// As it is sent.

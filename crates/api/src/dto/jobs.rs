@@ -66,7 +66,7 @@ pub(crate) struct JobUse {
     /// What it is put together by: the holder, or what `by` asks for; null: without one.
     #[schema(value_type = Option<String>)]
     pub(crate) group: Option<String>,
-    /// The holder: `pod:NAMESPACE/POD/CONTAINER`, `job:ID` or `user:NAME`; null: several.
+    /// The holder: `pod:NAMESPACE/POD/CONTAINER`, `job:ID`, `run:NAME` or `user:NAME`; null: several.
     pub(crate) holder: Option<String>,
     /// Its cluster; null: none is named, or several.
     pub(crate) cluster: Option<String>,

@@ -236,7 +236,7 @@ const HEALTH_EVENTS: &[TableColumn] = &[
 const USAGE: &[TableColumn] = &[
     text(
         "holder",
-        "Who had the GPU: `pod:NAMESPACE/POD/CONTAINER`, `job:ID`, `user:NAME`; `nobody`; `unobserved` is time without rows.",
+        "Who had the GPU: `pod:NAMESPACE/POD/CONTAINER`, `job:ID`, `run:NAME`, `user:NAME`; `nobody`; `unobserved` is time without rows.",
     )
     .key(),
     text(
@@ -273,11 +273,11 @@ const USAGE: &[TableColumn] = &[
 ];
 
 const JOBS: &[TableColumn] = &[
-    text("job_id", "Number of the job in its batch system.").key(),
+    text("job_id", "Number of the job in its batch system; `run:NAME` of a recording.").key(),
     text("step", "Step of the job; `whole`: the job with all its steps.").key(),
     text(
         "told_by",
-        "Who knows this of the job: the batch system's `prolog`, `epilog` or `controller`. What each knows has a row of its own.",
+        "Who knows this of the job: the batch system's `prolog`, `epilog` or `controller`; of a recording its recorder, `run`. What each knows has a row of its own.",
     )
     .key(),
     nanoseconds("as_of_ns", "When it was so, since 1970 in UTC: of two rows of one key the later one stays.")
@@ -293,6 +293,7 @@ const JOBS: &[TableColumn] = &[
     text("labels", "Its labels, `KEY=VALUE` between commas: the pairs in the comment of its user."),
     nanoseconds("start_ns", "When it began on this host, since 1970 in UTC."),
     nanoseconds("end_ns", "When it ended there, since 1970 in UTC; none: it runs."),
+    nanoseconds("marked_ns", "When the program of a recording last set a mark, since 1970 in UTC."),
     text("state", "`running` or `ended`."),
     text(
         "exit_code",

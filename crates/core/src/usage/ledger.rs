@@ -24,7 +24,7 @@ use self::columns::Columns;
 pub use self::line::hour_of;
 pub(super) use self::part::{EQUAL, EXCLUSIVE, OCCUPANCY, PROCESS_TIME};
 use self::part::{Parts, Slice};
-pub use self::sharing::{NOBODY, ProcessOwner, Sharing, UNOBSERVED};
+pub use self::sharing::{NOBODY, ProcessOwner, RUN_HOLDER, Sharing, UNOBSERVED};
 use super::holders::HOLDING;
 use crate::batch::RowKeys;
 use crate::energy::EnergySource;

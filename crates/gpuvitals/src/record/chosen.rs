@@ -25,6 +25,8 @@ const GENERATIONS_MAX: usize = 64;
 pub(super) struct OpenedTables {
     tables: Vec<Box<dyn ProcessTable>>,
     procfs: PathBuf,
+    /// Whether the GPUs that are recorded are those of a program.
+    are_known: bool,
 }
 
 /// Leaves the GPUs that the environment names, and says so.
@@ -33,7 +35,11 @@ pub(super) fn narrow(found: &mut Discovery, machine: &Machine) -> OpenedTables {
     outcomes.iter().filter_map(told).for_each(|text| tell(&text));
     let is_unclear = outcomes.iter().any(|outcome| matches!(outcome.kept, VisibleKept::Unclear(_)));
     let tables = found.processes.iter().filter(|_| is_unclear);
-    OpenedTables { tables: tables.map(|table| table.another()).collect(), procfs: machine.procfs.clone() }
+    OpenedTables {
+        tables: tables.map(|table| table.another()).collect(),
+        procfs: machine.procfs.clone(),
+        are_known: !is_unclear,
+    }
 }
 
 fn told(outcome: &VisibleOutcome) -> Option<String> {
@@ -66,6 +72,11 @@ pub(super) struct OpenedGpus {
 }
 
 impl OpenedTables {
+    /// Whether the GPUs that are recorded are those that a program may use, and no others.
+    pub(super) fn are_known(&self) -> bool {
+        self.are_known
+    }
+
     /// Looks from now on; none without a table, or if there is no thread for it.
     pub(super) fn watch(self, program: u32) -> Option<OpenedGpus> {
         if self.tables.is_empty() {

@@ -5,6 +5,7 @@ use std::net::Shutdown;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::Path;
+use std::process::Stdio;
 
 use gpuvitals_rig::program::Finished as _;
 use gpuvitals_rig::{gpuvitals, waiting};
@@ -125,6 +126,38 @@ fn what_hooks_tell_and_what_an_idle_job_holds_are_rows_on_the_queue() {
     assert_eq!(hook(&socket, "epilog", &ENVIRONMENT), "");
     queue.rows(|rows| of(rows, "jobs n1") >= 2);
     assert_eq!(agent.terminate(), Some(0));
+}
+
+#[test]
+fn a_recording_holds_its_gpus_until_its_command_ends() {
+    let node = Node::new();
+    let (agent, socket) = (agent(&node, &[]), node.path("agent.sock"));
+    let held = |text: &str| {
+        let lines = text.lines().filter(|line| line.starts_with("gpu_attribution_info{"));
+        lines.filter(|line| line.contains("job=\"run:train\"")).count()
+    };
+    agent.until("both GPUs", |text| text.matches("\ngpu_up{").count() == 2);
+    let mut recorder = gpuvitals!()
+        .args(["record", "--node", "n1", "--quiet", "--sysfs"])
+        .arg(node.path("sys"))
+        .arg("--procfs")
+        .arg(node.path("proc"))
+        .arg("--output")
+        .arg(node.path("train"))
+        .arg("--agent")
+        .arg(&socket)
+        .args(["--", "cat"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    agent.until("the run", |text| held(text) == 2);
+    drop(recorder.stdin.take());
+    let status = waiting::within("the end of the recording", move || recorder.wait().unwrap());
+    assert!(status.success(), "{status}");
+    let text = agent.until("the end of the run", |text| held(text) == 0);
+    assert_eq!(value(&text, "gpuvitals_jobs_running "), Some(0.0), "it is no job");
 }
 
 #[test]

@@ -5,7 +5,7 @@ use gpuvitals_core::time::SECOND_NS;
 use gpuvitals_sources::probe::Driver;
 use gpuvitals_sources::sampler::Liveness;
 
-use super::super::message::HookMessage;
+use super::super::message::{HookMessage, RunNews};
 use super::*;
 
 /// Half past an hour.
@@ -184,6 +184,66 @@ fn a_job_holds_its_gpus_between_prolog_and_epilog_and_the_newest_counts() {
     assert_eq!(held(10), None);
     let late = shown(jobs.due(at(11)).as_ref(), "step");
     assert!(late.contains(&row("7", "epilog", "ended", Some(WHOLE), [Some(1), Some(9)])), "{late:?}");
+}
+
+/// What a recorder of this process tells of the run `train` on a GPU.
+fn run(gpu: &str, mark_age_s: Option<u64>, is_over: bool) -> ToldJob {
+    let gpus: [Arc<str>; 1] = [Arc::from(gpu)];
+    let mark_age = mark_age_s.map(std::time::Duration::from_secs);
+    let news = RunNews { name: "train", gpus: &gpus, mark_age, is_over };
+    ToldJob::of(&HookMessage::of_run(&news)).unwrap()
+}
+
+#[test]
+fn a_recording_holds_gpus_that_no_job_has_until_it_ends_or_falls_silent() {
+    let jobs = jobs();
+    let gpu = Arc::new(Identity::default().with(IdentityColumn::Uuid, "GPU-1").unwrap());
+    let held = |second| {
+        jobs.allot(&[], at(second));
+        jobs.ownership.owners().attribute(&gpu).get(IdentityColumn::Job).map(str::to_owned)
+    };
+    jobs.hear(run("GPU-1", None, false), at(0));
+    assert_eq!(held(1).as_deref(), Some("run:train"));
+    jobs.hear(told(JobHook::Prolog, "7", &[("CUDA_VISIBLE_DEVICES", "GPU-1")]), at(2));
+    assert_eq!(held(3).as_deref(), Some("7"), "Slurm gives GPUs out");
+    jobs.hear(told(JobHook::Epilog, "7", &[]), at(4));
+    assert_eq!(held(5).as_deref(), Some("run:train"));
+    assert_eq!(held(60), None, "its recorder was killed");
+    jobs.hear(run("GPU-1", None, false), at(70));
+    assert_eq!(held(71).as_deref(), Some("run:train"));
+    jobs.hear(run("GPU-1", None, true), at(80));
+    assert_eq!(held(81), None);
+    let rows = shown(jobs.due(at(82)).as_ref(), "step");
+    assert!(rows.contains(&row("run:train", "run", "ended", Some(WHOLE), [Some(70), Some(80)])), "{rows:?}");
+}
+
+#[test]
+fn two_recordings_of_one_name_hold_the_gpus_of_both_and_one_has_those_of_its_last_word() {
+    let jobs = jobs();
+    let mut other = run("GPU-2", None, false);
+    assert_eq!(other.key(), run("GPU-1", None, false).key());
+    other.process = Some(0);
+    let held = |second| {
+        jobs.allot(&[], at(second));
+        ["GPU-1", "GPU-2", "GPU-3"].map(|uuid| {
+            let gpu = Arc::new(Identity::default().with(IdentityColumn::Uuid, uuid).unwrap());
+            jobs.ownership.owners().attribute(&gpu).get(IdentityColumn::Job).is_some()
+        })
+    };
+    jobs.hear(run("GPU-1", None, false), at(0));
+    jobs.hear(other, at(1));
+    assert_eq!(held(2), [true, true, false]);
+    jobs.hear(run("GPU-3", None, false), at(10));
+    assert_eq!(held(11), [false, true, true]);
+}
+
+#[test]
+fn a_row_of_a_recording_says_when_its_program_last_set_a_mark() {
+    let jobs = jobs();
+    jobs.hear(run("GPU-1", Some(4), false), at(10));
+    let batch = jobs.due(at(11)).unwrap();
+    let marked = numbers(batch.records().column_by_name("marked_ns").unwrap()).unwrap().value(0);
+    assert_eq!(marked, Some(Value::Int(at(6).wall_ns)));
 }
 
 #[test]

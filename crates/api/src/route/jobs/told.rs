@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use gpuvitals_core::history::{History, Part, QueryError, batch_jobs};
-use gpuvitals_core::usage::{BatchJob, BatchJobs, Holding, HoldingGroup};
+use gpuvitals_core::usage::{BatchJob, BatchJobs, Holding, HoldingGroup, RUN_HOLDER};
 
 /// Most rows of `jobs` that are joined.
 const ROWS_MAX: usize = 1_000_000;
@@ -174,7 +174,9 @@ impl ToldJobs {
     }
 }
 
-/// Number of the batch job that this is about alone.
+/// What the rows of `jobs` call the batch job or recording that this is about alone.
 fn job_of(holding: &Holding) -> Option<&str> {
-    holding.holder.as_deref()?.strip_prefix(JOB_HOLDER)
+    let holder = holding.holder.as_deref()?;
+    let is_run = holder.starts_with(RUN_HOLDER);
+    if is_run { Some(holder) } else { holder.strip_prefix(JOB_HOLDER) }
 }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::sharing::{NOBODY, Sharing};
+use super::sharing::{NOBODY, RUN_HOLDER, Sharing};
 use crate::identity::split_profile;
 use crate::usage::holders::HOLDING;
 use crate::{Identity, IdentityColumn};
@@ -139,7 +139,7 @@ pub(super) fn by_work(parts: &[Part], times: &[(Arc<str>, f64)]) -> Vec<f64> {
 pub(super) fn name_of(identity: &Identity) -> Arc<str> {
     let text = |column| identity.get(column).unwrap_or_default();
     if let (None, Some(job)) = (identity.get(IdentityColumn::Pod), identity.get(IdentityColumn::Job)) {
-        return format!("job:{job}").into();
+        return if job.starts_with(RUN_HOLDER) { job.into() } else { format!("job:{job}").into() };
     }
     let [namespace, pod, container] =
         [IdentityColumn::Namespace, IdentityColumn::Pod, IdentityColumn::Container].map(text);

@@ -10,6 +10,9 @@ pub const NOBODY: &str = "nobody";
 /// The holder of the time without rows.
 pub const UNOBSERVED: &str = "unobserved";
 
+/// What a job is called that is a recording, and what its holder begins with.
+pub const RUN_HOLDER: &str = "run:";
+
 /// Knows who shares a GPU.
 pub trait Sharing: fmt::Debug + Send + Sync {
     /// The identity once for each pod and container that holds it, in the order of their names, if it has several: those that
