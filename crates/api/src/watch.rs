@@ -258,6 +258,12 @@ impl FleetWatch {
                 Err(error) => tracing::debug!(reason = causes(&error), "XIDs of a day cannot be read"),
             }
         }
+        if let Some(query) = self.work(|work| work.recent.marks.next_query(&fleet.gpus, fresh)) {
+            match history.rows(query).await {
+                Ok(Part { answer, .. }) => self.work(|work| work.recent.marks.take(answer.batch.as_ref())),
+                Err(error) => tracing::debug!(reason = causes(&error), "marks of recordings cannot be read"),
+            }
+        }
     }
 
     /// Whether the rows are a recording that is over. Its silence is no news: no row shall tell of it later, where the recording is

@@ -13,7 +13,7 @@ use super::recent::{POWERS, UTILIZATION};
 use super::survey::holder_of;
 use super::threshold::{
     ACTIVITY_LEVEL_MIN_PCT, HUNG_ACTIVITY, HUNG_BUSY_PCT, HUNG_GPUS_MIN, HUNG_OTHERS_SHARE, HUNG_POWER,
-    HUNG_SM_ACTIVITY, LOADED_FROM_PCT, LOADED_MINUTES_MIN,
+    HUNG_SM_ACTIVITY, LOADED_FROM_PCT, LOADED_MINUTES_MIN, MARKED_NOW_NS, MARKED_SINCE_NS,
 };
 use super::throttling::percent;
 use super::{Candidate, Evidence, Member, Reach, Subject, Survey, finding};
@@ -77,7 +77,8 @@ impl<'a> Survey<'a> {
             let away = away.remove(holder).unwrap_or_default();
             if places.len() + away.len() >= HUNG_GPUS_MIN {
                 let members: Vec<Member<'a>> = self.members(places).collect();
-                found.extend(self.job_look(&members, &away).and_then(|job| hung(holder, &job)));
+                let job = self.job_look(&members, &away).filter(|job| !self.goes_on(job));
+                found.extend(job.and_then(|job| hung(holder, &job)));
             }
         }
     }
@@ -92,6 +93,19 @@ impl<'a> Survey<'a> {
             }
         }
         away
+    }
+
+    /// Whether the program of a recorded job has set a mark since its GPUs look as if they stood still, or just now.
+    fn goes_on(&self, job: &JobLook<'_>) -> bool {
+        let marked_ns = job.present.first().and_then(|member| self.now.recent.marks.of(member.gpu));
+        let stuck = job.looks.iter().filter(|look| look.is_stuck());
+        let Some((marked_ns, until_ns)) = marked_ns.zip(stuck.map(|look| look.worked_until_ns).max()) else {
+            return false;
+        };
+        let age_ns = self.now.fresh.now_ns.saturating_sub(marked_ns);
+        let is_since = marked_ns > until_ns + MINUTE_NS && age_ns <= MARKED_SINCE_NS;
+        // A clock that is far ahead says nothing.
+        age_ns >= -MINUTE_NS && (age_ns <= MARKED_NOW_NS || is_since)
     }
 
     /// What is known of a job; none if no GPU of it stands still.

@@ -11,6 +11,7 @@ use gpuvitals_core::usage::IDLE_BELOW_PCT;
 use gpuvitals_core::{IdentityColumn, MetricId, Table};
 
 use super::level::{ACTIVITIES, Activities, MinuteOfWork, WorkLevel};
+use super::marked::RunMarks;
 use super::ras::RasBlocks;
 use super::repeats::RepeatedXids;
 use super::rhythm::WorkRhythm;
@@ -87,6 +88,8 @@ pub struct Recent {
     pub ras: RasBlocks,
     /// XIDs that come again and again.
     pub xids: RepeatedXids,
+    /// The last marks of recordings.
+    pub marks: RunMarks,
 }
 
 /// A GPU over its last minutes. What was not measured is absent. "Loaded" minutes are those of its present holder with a mean

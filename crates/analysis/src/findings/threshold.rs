@@ -1,6 +1,6 @@
 //! Every number that decides about a finding. Of a pair the first opens a finding and the second keeps it open.
 
-use gpuvitals_core::time::{DAY_NS, MINUTE_NS};
+use gpuvitals_core::time::{DAY_NS, MINUTE_NS, SECOND_NS};
 
 /// Minutes that are looked at.
 pub const WINDOW_MINUTES: usize = 10;
@@ -69,6 +69,11 @@ pub const ACTIVITY_LEVEL_MIN_PCT: f64 = 2.0;
 pub const HUNG_GPUS_MIN: usize = 2;
 /// Share of the GPUs of a job that may do nothing or be unknown meanwhile; one always may.
 pub const HUNG_OTHERS_SHARE: f64 = 0.125;
+
+/// A program that set a mark so long ago goes on: steps are shorter, and its recorder tells every ten seconds.
+pub const MARKED_NOW_NS: i64 = 30 * SECOND_NS;
+/// So does one whose last mark is no older than this and was set when its GPUs had already stood still for a minute.
+pub const MARKED_SINCE_NS: i64 = 5 * MINUTE_NS;
 
 /// How long all GPUs of a job that worked do nothing until it has stalled: the hold time of checkpoints and evaluations.
 pub const STALLED_AFTER_NS: i64 = 10 * MINUTE_NS;

@@ -121,3 +121,52 @@ fn one_of_two_stands_still_if_it_is_known_why() {
     assert_eq!(who(2, 6, &two(WAITS, ("n1", 2, &[("temperature_c", 50)]))), None);
     assert_eq!(who(1, 6, &|_| ("n1", 2, WAITS)), None);
 }
+
+/// Whether the eight GPUs of a recording that stand still are a finding so many seconds after their last minute of work, if its program set
+/// a mark so many seconds ago.
+fn recording_is_hung(after_s: i64, marked_s_ago: Option<i64>) -> bool {
+    const RUN: &str = "run:train";
+    const BEFORE: &[(&str, f64)] = &[("utilization_pct", 99.0), ("power_w", 650.0)];
+    let fresh = Freshness { now_ns: NOW_NS + after_s * SECOND_NS, ..FRESH };
+    let names: Vec<String> = (0..8).map(|index| format!("GPU-{index}")).collect();
+    let steady: Vec<Steady<'_>> = names.iter().map(|name| (name.as_str(), RUN, BEFORE)).collect();
+    let mut recent = recent_of(10, 6, &steady);
+    let gpus: Vec<Arc<GpuState>> = names.iter().map(|name| gpu(name, "n1", RUN, 2 - after_s, ALONE)).collect();
+    let query = recent.marks.next_query(&gpus, fresh).unwrap();
+    assert!(query.selector.selects(|column| (column == IdentityColumn::Job).then_some(RUN)));
+    let rows = marked_s_ago.map(|age_s| {
+        let mut builder = BatchBuilder::new(Table::Jobs);
+        let of_run = Identity::default()
+            .with(IdentityColumn::Node, "n1")
+            .and_then(|identity| identity.with(IdentityColumn::Job, RUN));
+        let of_run = builder.intern(&of_run.unwrap());
+        let row = builder.row(query.start_ns.unwrap(), of_run);
+        for (column, text) in [("job_id", RUN), ("step", "whole"), ("told_by", "run")] {
+            builder.set_extra_text(row, column, text).unwrap();
+        }
+        let marked_ns = fresh.now_ns - age_s * SECOND_NS;
+        builder.set_extra(row, "marked_ns", Value::Int(marked_ns)).unwrap();
+        builder.finish(Origin::default(), 1).unwrap()
+    });
+    recent.marks.take(rows.as_ref());
+    let lost = HashMap::new();
+    let found = judge(&Situation { fresh, gpus: &gpus, recent: &recent, lost: &lost });
+    found.iter().any(|one| one.opens && one.finding.kind.id == "job_hung")
+}
+
+#[test]
+fn a_program_that_sets_marks_goes_on() {
+    assert!(recording_is_hung(0, None));
+    assert!(!recording_is_hung(0, Some(20)));
+    assert!(recording_is_hung(0, Some(40)), "it may have stopped with its GPUs");
+    assert!(recording_is_hung(0, Some(-90)), "its clock is wrong");
+    assert!(!recording_is_hung(180, Some(100)), "it went on when they had stopped");
+    assert!(recording_is_hung(180, Some(190)));
+}
+
+#[test]
+fn marks_are_asked_for_where_recordings_hold_gpus() {
+    let mut marks = RunMarks::default();
+    assert!(marks.next_query(&[gpu("a", "n1", "4711", 0, &[])], FRESH).is_none());
+    assert!(marks.next_query(&[gpu("a", "n1", "run:train", 200, &[])], FRESH).is_none(), "it is away");
+}
