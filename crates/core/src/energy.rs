@@ -26,7 +26,7 @@ use crate::integral::{Integral, Order, order, seconds};
 use crate::usage::{CountedSpan, CounterSpan, PowerSpan, SeenPower, is_seen};
 use interval::{EnergyFacts, PowerSignal};
 
-pub use interval::{EnergyErrorCause, EnergyErrorPart, EnergyInterval, IntervalUnknown};
+pub use interval::{EnergyErrorCause, EnergyErrorPart, EnergyInterval, IntervalUnknown, PowerInTime};
 pub use sensor::PowerSensor;
 pub use timing::{SensorTiming, TimingUnknown};
 

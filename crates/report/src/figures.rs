@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use gpuvitals_analysis::summary::GpuSummary;
+use gpuvitals_core::energy::EnergyInterval;
 use gpuvitals_record::StepOrigin;
 use serde::Serialize;
 
@@ -78,6 +79,10 @@ pub struct StepFigures {
     pub longest_at_s: f64,
     /// Middle energy of a step by the power of that machine's GPUs, joules; none: it was not read.
     pub energy_j: Option<f64>,
+    /// How far that may be off: `± 12.5 %`, or why it is not known; none without an energy.
+    pub energy_error: Option<String>,
+    /// Where the energy lies, and why not nearer.
+    pub energy_interval: Option<EnergyInterval>,
     /// Tokens a second, by values of marks.
     pub tokens_per_s: Option<f64>,
 }
@@ -97,6 +102,10 @@ pub struct PhaseFigures {
     pub share: f64,
     /// Its energy by the power of that machine's GPUs, joules; none: it was not read.
     pub energy_j: Option<f64>,
+    /// How far that may be off: `± 12.5 %`, or why it is not known; none without an energy.
+    pub energy_error: Option<String>,
+    /// Where the energy lies, and why not nearer.
+    pub energy_interval: Option<EnergyInterval>,
 }
 
 /// A recording of a run.

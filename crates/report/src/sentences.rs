@@ -63,7 +63,8 @@ fn stepped(steps: &StepFigures) -> String {
         StepOrigin::Marks => "by its marks".to_owned(),
         StepOrigin::Signals => format!("as the signals show, {} sure", percent(steps.certainty)),
     };
-    let joules = steps.energy_j.map_or_else(String::new, |joules| format!(" and {}", energy(joules)));
+    let error = steps.energy_interval.as_ref().map_or_else(String::new, |interval| format!(" {interval}"));
+    let joules = steps.energy_j.map_or_else(String::new, |joules| format!(" and {}{error}", energy(joules)));
     let middle = span(steps.median_s);
     let tail =
         steps.p95_s.map_or_else(String::new, |tail| format!(", one of twenty more than {}", span(tail)));

@@ -5,6 +5,7 @@ use std::ops::Range;
 
 use gpuvitals_analysis::robust::median;
 use gpuvitals_analysis::steps::{RunPhase, RunStep, StepSignals};
+use gpuvitals_core::energy::EnergyInterval;
 use gpuvitals_core::integral::{rounded, seconds};
 use gpuvitals_record::{RecordedMark, RunSteps};
 
@@ -62,7 +63,10 @@ impl StepSource<'_> {
         let tail = sorted.len() - 1 - sorted.len() / TAIL;
         let longest = known.steps.iter().max_by(|a, b| a.duration_s().total_cmp(&b.duration_s()))?;
         let energy = |step: &RunStep| self.signals.energy_j(step.from_ns..step.to_ns);
-        let mut joules: Vec<f64> = known.steps.iter().filter_map(energy).collect();
+        let taken: Vec<(f64, &RunStep)> =
+            known.steps.iter().filter_map(|step| Some((energy(step)?, step))).collect();
+        let joules = median(&mut taken.iter().map(|(joules, _)| *joules).collect::<Vec<f64>>());
+        let (energy_error, energy_interval) = joules.map(|joules| self.error(&usual(&taken, joules))).unzip();
         let tokens: f64 = known.tokens(self.marks).iter().sum();
         let lasted_s: f64 = sorted.iter().sum();
         Some(StepFigures {
@@ -75,9 +79,17 @@ impl StepSource<'_> {
             median_s: rounded(median(&mut sorted)?),
             longest_s: rounded(longest.duration_s()),
             longest_at_s: rounded(seconds(longest.from_ns.saturating_sub(self.from_ns))),
-            energy_j: median(&mut joules).map(rounded),
+            energy_j: joules.map(rounded),
+            energy_error,
+            energy_interval: energy_interval.flatten(),
             tokens_per_s: (tokens > 0.0).then(|| rounded(tokens / lasted_s)),
         })
+    }
+
+    /// How far the energy of these times may be off, in words and in figures.
+    fn error(&self, times: &[Range<i64>]) -> (String, Option<EnergyInterval>) {
+        let interval = self.signals.energy_interval(times);
+        (interval.as_ref().map_or_else(ToString::to_string, ToString::to_string), interval.ok())
     }
 
     /// The phases of one name as one, in the order in which they first came.
@@ -96,21 +108,29 @@ impl StepSource<'_> {
             .map(|(name, times)| {
                 let lasted_s: f64 = times.iter().map(|time| seconds(time.end - time.start)).sum();
                 let first_ns = times.first().map_or(self.from_ns, |time| time.start);
+                let joules = times.iter().cloned().map(|time| self.signals.energy_j(time));
+                let joules = joules.sum::<Option<f64>>();
+                let (energy_error, energy_interval) = joules.map(|_| self.error(&times)).unzip();
                 PhaseFigures {
                     name: name.to_owned(),
                     at_s: rounded(seconds(first_ns.saturating_sub(self.from_ns))),
                     times: times.len(),
                     duration_s: rounded(lasted_s),
                     share: rounded(lasted_s / whole_s),
-                    energy_j: times
-                        .into_iter()
-                        .map(|time| self.signals.energy_j(time))
-                        .sum::<Option<f64>>()
-                        .map(rounded),
+                    energy_j: joules.map(rounded),
+                    energy_error,
+                    energy_interval: energy_interval.flatten(),
                 }
             })
             .collect();
         figures.sort_by(|a, b| a.at_s.total_cmp(&b.at_s));
         figures
     }
+}
+
+/// The time of the step that took about as much as this.
+fn usual(taken: &[(f64, &RunStep)], joules: f64) -> Vec<Range<i64>> {
+    let off = |(of_step, _): &&(f64, &RunStep)| (of_step - joules).abs();
+    let nearest = taken.iter().min_by(|a, b| off(a).total_cmp(&off(b)));
+    nearest.map(|(_, step)| step.from_ns..step.to_ns).into_iter().collect()
 }

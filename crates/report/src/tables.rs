@@ -1,6 +1,7 @@
 //! The tables of a report, as every form of it has them.
 
 use gpuvitals_analysis::summary::{EnergyFigure, HostSummary};
+use gpuvitals_core::energy::EnergyInterval;
 use gpuvitals_record::StepOrigin;
 
 use crate::figures::{PhaseFigures, RunGpu, RunMark, RunRecording, StepFigures};
@@ -111,12 +112,18 @@ pub(crate) fn of_steps(steps: &StepFigures) -> RunTable {
         ("Median", span(steps.median_s)),
         ("95 % are shorter than", steps.p95_s.map_or_else(dash, span)),
         ("Longest", format!("{}, after {}", span(steps.longest_s), span(steps.longest_at_s))),
-        ("Energy, median", steps.energy_j.map_or_else(dash, energy)),
+        ("Energy, median", with_error(steps.energy_j, steps.energy_interval.as_ref())),
         ("Tokens a second", steps.tokens_per_s.map_or_else(dash, number)),
     ];
     let heads = ["Figure", "Value"].map(str::to_owned).to_vec();
     let rows = rows.map(|(name, value)| vec![name.to_owned(), value]).to_vec();
     RunTable { heads, rows, numbers_from: 1 }
+}
+
+/// An energy, and how far it may be off.
+fn with_error(joules: Option<f64>, interval: Option<&EnergyInterval>) -> String {
+    let error = || interval.map_or_else(|| ", error not known".to_owned(), |interval| format!(" {interval}"));
+    joules.map_or_else(dash, |joules| format!("{}{}", energy(joules), error()))
 }
 
 /// The phases, each with all of its times.
@@ -128,7 +135,7 @@ pub(crate) fn of_phases(phases: &[PhaseFigures]) -> RunTable {
             phase.times.to_string(),
             span(phase.duration_s),
             percent(phase.share),
-            phase.energy_j.map_or_else(dash, energy),
+            with_error(phase.energy_j, phase.energy_interval.as_ref()),
         ]
     });
     let heads = ["Phase", "First after", "Times", "Lasted", "Of the run", "Energy"];

@@ -1,12 +1,15 @@
 //! What GPUs did over time, all of them together, in bins of equal width: bounded, however long the run is.
 
+mod error;
+
 use std::ops::Range;
 use std::sync::Arc;
 
 use gpuvitals_core::batch::{MetricColumn, RowKeys, Value};
-use gpuvitals_core::{Batch, MetricId, Table};
+use gpuvitals_core::{Batch, Identity, MetricId, Table};
 
 use super::wave::folded;
+use error::{ERROR_TRACKS, GpuPower};
 
 /// The metrics that show steps.
 const METRICS: [MetricId; 6] = [
@@ -42,7 +45,10 @@ pub struct StepSignals {
     /// Place of the first bin: so many widths after the clock's zero.
     first: Option<i64>,
     gpus: Vec<Arc<str>>,
-    tracks: [Track; METRICS.len()],
+    /// Of each of these.
+    powers: Vec<GpuPower>,
+    /// The metrics, and what tells how far the powers may be off.
+    tracks: [Track; METRICS.len() + ERROR_TRACKS],
 }
 
 /// One metric, added up over the GPUs.
@@ -82,6 +88,7 @@ impl StepSignals {
             gap_ns,
             first: None,
             gpus: Vec::new(),
+            powers: Vec::new(),
             tracks: std::array::from_fn(|_| Track::default()),
         }
     }
@@ -97,27 +104,41 @@ impl StepSignals {
             Some(times) => (times, behind_ns),
             None => (batch.timestamps(), 0),
         };
-        let places: Vec<Option<usize>> = keys.keys.iter().map(|key| self.place(key)).collect();
+        let identity = |id: u32| {
+            let row = keys.ids.iter().position(|of_row| *of_row == id);
+            row.map(|row| batch.identity(row)).unwrap_or_default()
+        };
+        let places: Vec<Option<usize>> =
+            keys.keys.iter().zip(0_u32..).map(|(key, id)| self.place(key, || identity(id))).collect();
         let columns: [Option<MetricColumn<'_>>; METRICS.len()] = METRICS.map(|metric| batch.metric(metric));
         for (row, (time_ns, id)) in times.iter().zip(&keys.ids).enumerate() {
             let Some(gpu) = places.get(*id as usize).copied().flatten() else { continue };
-            let mut has_power = false;
-            for (metric, column) in columns.iter().enumerate() {
+            let time_ns = time_ns.saturating_add(behind_ns);
+            let values = columns.each_ref().map(|column| {
                 let value = column.as_ref().and_then(|column| column.value(row)).map(Value::as_f64);
+                value.filter(|value| value.is_finite())
+            });
+            if let ([Some(sample_w), Some(average_w), ..], Some(power)) = (values, self.powers.get_mut(gpu)) {
+                power.beside(sample_w, average_w);
+            }
+            let mut has_power = false;
+            for (metric, value) in values.into_iter().enumerate() {
                 // Of two powers of a GPU the better one.
-                let is_wanted = metric >= POWERS || !has_power;
-                if let Some(value) = value.filter(|value| is_wanted && value.is_finite()) {
-                    has_power |= metric < POWERS;
-                    self.put(metric, gpu, (time_ns.saturating_add(behind_ns), value));
+                let Some(value) = value.filter(|_| metric >= POWERS || !has_power) else { continue };
+                if metric < POWERS {
+                    has_power = true;
+                    self.note_power(metric, gpu, (time_ns, value));
                 }
+                self.put(metric, gpu, (time_ns, value));
             }
         }
     }
 
-    fn place(&mut self, key: &Arc<str>) -> Option<usize> {
+    fn place(&mut self, key: &Arc<str>, identity: impl FnOnce() -> Identity) -> Option<usize> {
         let place = self.gpus.iter().position(|known| known == key).unwrap_or(self.gpus.len());
         if place == self.gpus.len() && place < GPUS_MAX {
             self.gpus.push(Arc::clone(key));
+            self.powers.push(GpuPower::of(&identity()));
         }
         Some(place).filter(|place| *place < self.gpus.len())
     }
@@ -197,28 +218,36 @@ impl StepSignals {
 
     /// Energy that all GPUs took in a time, by their power, joules; none if it was not read. The first GPUs count, 64 of them.
     pub fn energy_j(&self, time: Range<i64>) -> Option<f64> {
-        let powers = self.tracks.iter().take(POWERS).filter(|track| !track.bins.is_empty());
-        powers.map(|power| self.energy_of(power, &time)).reduce(|sum, joules| Some(sum? + joules?))?
+        let joules = |power: usize| Some(self.sum(power, power, &time)? / SECOND);
+        self.powers_read().map(joules).reduce(|sum, joules| Some(sum? + joules?))?
     }
 
-    fn energy_of(&self, power: &Track, time: &Range<i64>) -> Option<f64> {
+    /// The powers that are read.
+    fn powers_read(&self) -> impl Iterator<Item = usize> {
+        (0..POWERS).filter(|power| self.tracks.get(*power).is_some_and(|track| !track.bins.is_empty()))
+    }
+
+    /// What a track has in a time, times nanoseconds. It is as late as the power that it belongs to.
+    fn sum(&self, power: usize, track: usize, time: &Range<i64>) -> Option<f64> {
+        let (power, track) = (self.tracks.get(power)?, self.tracks.get(track)?);
         let zero_ns = self.first?.checked_mul(self.width_ns)?.checked_sub(power.late_ns())?;
         let bin = |at_ns: i64| at_ns.saturating_sub(zero_ns).max(0);
         let (from_ns, to_ns) = (bin(time.start), bin(time.end));
         let first = from_ns / self.width_ns;
-        let within = power.bins.iter().zip(0..).skip(usize::try_from(first).ok()?);
-        let watts_ns = within.map(|(sum, index): (&f64, i64)| {
+        let within = track.bins.iter().zip(0..).skip(usize::try_from(first).ok()?);
+        let parts = within.map(|(sum, index): (&f64, i64)| {
             let begin_ns = index.saturating_mul(self.width_ns);
             let covered = to_ns.min(begin_ns + self.width_ns) - from_ns.max(begin_ns);
             (covered, sum * nanoseconds(covered) / nanoseconds(self.width_ns))
         });
-        Some(watts_ns.take_while(|(covered, _)| *covered > 0).map(|(_, part)| part).sum::<f64>() / SECOND)
+        Some(parts.take_while(|(covered, _)| *covered > 0).map(|(_, part)| part).sum())
     }
 
     /// The signals as they are; none without a row.
     pub(super) fn binned(&self) -> Option<Binned> {
         let first_ns = self.first?.checked_mul(self.width_ns)?;
-        let length = self.tracks.iter().map(|track| track.bins.len()).max()?;
+        let metrics = || self.tracks.iter().take(METRICS.len());
+        let length = metrics().map(|track| track.bins.len()).max()?;
         let signal = |track: &Track| -> Vec<f64> {
             let late = usize::try_from(track.late_ns() / self.width_ns).unwrap_or(0);
             let values = track.bins.iter().skip(late).map(|sum| sum / nanoseconds(self.width_ns));
@@ -226,8 +255,8 @@ impl StepSignals {
             values.chain(std::iter::repeat(last)).take(length).collect()
         };
         let signals: Vec<Vec<f64>> =
-            self.tracks.iter().filter(|track| !track.bins.is_empty()).map(signal).collect();
-        let row_ns = self.tracks.iter().filter_map(Track::row_ns).min().unwrap_or(self.width_ns);
+            metrics().filter(|track| !track.bins.is_empty()).map(signal).collect();
+        let row_ns = metrics().filter_map(Track::row_ns).min().unwrap_or(self.width_ns);
         Some(Binned { first_ns, width_ns: self.width_ns, row_ns, signals })
     }
 }

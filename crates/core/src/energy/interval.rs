@@ -100,6 +100,25 @@ pub(super) struct EnergyFacts {
     pub(super) has_gaps: bool,
 }
 
+/// The power of GPUs with the same sensors over some time, added up.
+#[derive(Debug, Clone, Copy)]
+pub struct PowerInTime {
+    /// Their energy.
+    pub joules: f64,
+    /// Seconds over which power was read, of all GPUs together.
+    pub seen_s: f64,
+    /// Between two readings of a GPU, seconds.
+    pub distance_s: f64,
+    /// The squares of the steps between readings, W².
+    pub squares_w2: f64,
+    /// The highest power of each, watts.
+    pub highest_w: f64,
+    /// Whether the readings are the part's own average.
+    pub is_average: bool,
+    /// Whether for some of the time power was not read.
+    pub has_gaps: bool,
+}
+
 /// Where an energy lies, and why not nearer.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct EnergyInterval {
@@ -174,12 +193,26 @@ pub enum IntervalUnknown {
     /// Power was read less than twice, or not at all.
     #[error("not known: there are no two readings of power")]
     TooFew,
+    /// The GPUs have several kinds of sensors, and only the power of all is known.
+    #[error("not known: the GPUs have different power sensors")]
+    Sensors,
     /// Only the sum of some power is known.
     #[error("not known: of some of the power only the sum is known")]
     OnlySum,
 }
 
 impl EnergyInterval {
+    /// Of GPUs that have this sensor, all of them together.
+    ///
+    /// # Errors
+    /// When power was read less than twice.
+    pub fn of_gpus(sensor: &PowerSensor, power: PowerInTime) -> Result<Self, IntervalUnknown> {
+        let PowerInTime { joules, seen_s, highest_w, is_average, has_gaps, .. } = power;
+        let distances = seen_s / power.distance_s.max(f64::MIN_POSITIVE);
+        let signal = PowerSignal { distances, squares_w2: power.squares_w2, ..PowerSignal::default() };
+        Self::of(sensor, &signal, EnergyFacts { joules, seen_s, highest_w, is_average, has_gaps })
+    }
+
     pub(super) fn of(
         sensor: &PowerSensor,
         signal: &PowerSignal,

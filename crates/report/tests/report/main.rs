@@ -101,12 +101,39 @@ fn marked_steps_have_their_distribution_and_energy() {
     // Four GPUs of about 610 W, one of which is held to 450 W for eight of the steps.
     let joules = steps.energy_j.unwrap();
     assert!((2_200.0..2_500.0).contains(&joules), "{joules}");
+    // Of a second an H100 sees a quarter, a tenth late: 11 % of the highest power beside the 5 % of its sensor.
+    let interval = steps.energy_interval.as_ref().unwrap();
+    assert!((0.11..0.15).contains(&interval.share), "{interval:?}");
+    assert!(interval.low_j < joules && joules < interval.high_j, "{interval:?}");
+    assert_eq!(steps.energy_error.as_deref(), Some(interval.to_string().as_str()));
     let [_, sentence, ..] = report.sentences.as_slice() else { panic!("{:?}", report.sentences) };
     assert!(sentence.starts_with("A step took 1.00 s and 2."), "{sentence}");
     assert!(sentence.ends_with("19 steps by its marks."), "{sentence}");
     let page = report.html();
     assert!(page.contains("Duration of 19 steps") && page.contains("How long 19 steps took"));
     assert!(report.markdown().contains("| Median | 1.00 s |"), "{}", report.markdown());
+}
+
+#[test]
+fn the_energy_of_a_step_has_no_error_where_nobody_has_measured_the_sensor_and_that_is_said() {
+    let marks = || (0..20).map(|step| (step * 1_000, format!("step {step}"))).collect();
+    let unknown = report(&Run { marks: marks(), model: "AMD Instinct MI300X", ..Run::hot() });
+    let steps = unknown.steps.as_ref().unwrap();
+    assert!(steps.energy_j.is_some() && steps.energy_interval.is_none());
+    let error = steps.energy_error.as_deref().unwrap();
+    assert!(error.starts_with("not known: nobody has measured"), "{error}");
+    assert!(unknown.markdown().contains("kJ, error not known |"), "{}", unknown.markdown());
+}
+
+#[test]
+fn the_energy_of_a_short_step_is_less_sure_than_that_of_a_long_one() {
+    let share = |apart_ms: i64| {
+        let marks = (0..20_000 / apart_ms).map(|step| (step * apart_ms, format!("step {step}"))).collect();
+        let report = report(&Run { marks, ..Run::hot() });
+        report.steps.unwrap().energy_interval.unwrap().share
+    };
+    let (short, long) = (share(500), share(2_000));
+    assert!(short > 1.8 * long, "{short} {long}");
 }
 
 #[test]
@@ -134,6 +161,8 @@ fn steps_and_phases_are_shown_without_marks() {
     );
     let (idle_w, steady_w) =
         (idle.energy_j.unwrap() / idle.duration_s, steady.energy_j.unwrap() / steady.duration_s);
+    let share = |phase: &gpuvitals_report::PhaseFigures| phase.energy_interval.as_ref().unwrap().share;
+    assert!(share(steady) > 0.05 && share(steady) < 0.2, "{steady:?}");
     assert!((idle_w - 360.0).abs() < 60.0 && (steady_w - 2_160.0).abs() < 60.0, "{idle_w} W, {steady_w} W");
 }
 
