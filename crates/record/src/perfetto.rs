@@ -2,8 +2,8 @@
 //!
 //! Times are those of the monotonic clock, as most profilers use it; the first packet ties it to the clocks of UTC and of the
 //! time since boot. Each GPU, host and CPU is a group with a counter track a metric. A value is written when it is another one
-//! than before: a track shows its value until the next. A time in which a GPU is known to report nothing is a slice on its
-//! group. Marks are instants that carry their phase, step and value.
+//! than before: a track shows its value until the next. A time in which a GPU is known to report nothing, or has no rows, is a slice
+//! on its group, and its values are written anew after it. Marks are instants that carry their phase, step and value.
 //!
 //! The rows go through one by one: memory holds the last value of each track.
 
@@ -15,7 +15,9 @@ use std::collections::{BTreeMap, HashMap};
 use std::io::{self, Write};
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
+use gpuvitals_analysis::summary::gap_ns;
 use gpuvitals_core::batch::{MetricColumn, RowKeys, Value};
 use gpuvitals_core::catalogue::Scope;
 use gpuvitals_core::integral::Blanks;
@@ -31,6 +33,10 @@ use packets::{PacketWriter, TraceClock, TrackFacts};
 const SUBJECTS_MAX: usize = 4_096;
 /// Name of a time in which a GPU reports nothing.
 const NOTHING: &str = "reports nothing";
+/// Name of a time without rows.
+const NO_ROWS: &str = "no rows";
+/// Times between rows of recordings that do not say theirs.
+const USUAL: Duration = Duration::from_millis(100);
 /// The track of the marks.
 const MARKS: &str = "marks";
 
@@ -64,6 +70,8 @@ pub fn write_perfetto(directory: &Path, out: &mut dyn Write) -> Result<PerfettoT
     let facts = RecordingFacts::read(directory)?;
     let boot_ahead_ns = facts.get("boot_ahead_ns").and_then(|ns| ns.parse().ok());
     let mut trace = Trace::new(out, boot_ahead_ns);
+    trace.gaps_ns =
+        ["rate_hz", "system_rate_hz"].map(|fact| gap_ns(facts.interval(fact).unwrap_or(USUAL)));
     let clockless = || RecordError::Directory {
         path: directory.to_owned(),
         what: "has rows without the monotonic clock",
@@ -86,6 +94,8 @@ struct Trace<'a> {
     boot_ahead_ns: Option<i64>,
     /// How far the monotonic clock is behind UTC; none before the first moment on both.
     behind_ns: Option<i64>,
+    /// Distance between two rows of a GPU, and of a host, that is a gap.
+    gaps_ns: [i64; 2],
     /// The places of GPUs, hosts and CPUs by name.
     places: HashMap<Arc<str>, usize>,
     subjects: Vec<TraceSubject>,
@@ -99,6 +109,8 @@ struct TraceSubject {
     name: Arc<str>,
     group: u64,
     counters: BTreeMap<MetricId, TraceCounter>,
+    /// Time of its last row.
+    last_ns: Option<i64>,
     /// Whether it is known to report nothing.
     is_blank: bool,
 }
@@ -114,6 +126,7 @@ impl<'a> Trace<'a> {
             packets: PacketWriter::new(out),
             boot_ahead_ns,
             behind_ns: None,
+            gaps_ns: [gap_ns(USUAL); 2],
             places: HashMap::new(),
             subjects: Vec::new(),
             has_marks: false,
@@ -165,13 +178,17 @@ impl<'a> Trace<'a> {
                 }
                 None => self.place(&subject_name(batch, row, core))?,
             };
-            match place.and_then(|place| self.subjects.get_mut(place)) {
-                None => self.rows_left_out += 1,
-                Some(subject) if blanks.has(row) => subject.lose(&mut self.packets, *time_ns)?,
-                Some(subject) => {
-                    let values = columns.iter().filter_map(|(id, column)| Some((*id, column.value(row)?)));
-                    self.tracks += subject.take(&mut self.packets, *time_ns, values)?;
-                }
+            let Some(subject) = place.and_then(|place| self.subjects.get_mut(place)) else {
+                self.rows_left_out += 1;
+                continue;
+            };
+            let [of_gpu, of_host] = self.gaps_ns;
+            subject.pass(&mut self.packets, *time_ns, if has_cores { of_host } else { of_gpu })?;
+            if blanks.has(row) {
+                subject.lose(&mut self.packets, *time_ns)?;
+            } else {
+                let values = columns.iter().filter_map(|(id, column)| Some((*id, column.value(row)?)));
+                self.tracks += subject.take(&mut self.packets, *time_ns, values)?;
             }
         }
         Ok(())
@@ -189,7 +206,7 @@ impl<'a> Trace<'a> {
         let (name, group) = (Arc::<str>::from(name), track_id(name, ""));
         self.packets.group(TrackFacts { id: group, group: None, name: &name, help: "", rank: 0 })?;
         self.places.insert(Arc::clone(&name), place);
-        self.subjects.push(TraceSubject { name, group, counters: BTreeMap::new(), is_blank: false });
+        self.subjects.push(TraceSubject { name, group, counters: BTreeMap::new(), last_ns: None, is_blank: false });
         Ok(Some(place))
     }
 
@@ -209,10 +226,25 @@ impl<'a> Trace<'a> {
 }
 
 impl TraceSubject {
+    /// Comes to a row. A gap before it is a slice, unless it is known to have reported nothing.
+    fn pass(&mut self, packets: &mut PacketWriter<'_>, time_ns: i64, gap_ns: i64) -> io::Result<()> {
+        let last_ns = self.last_ns.replace(time_ns).filter(|_| !self.is_blank);
+        let Some(last_ns) = last_ns.filter(|last_ns| time_ns.saturating_sub(*last_ns) > gap_ns) else {
+            return Ok(());
+        };
+        self.forget();
+        packets.slice_begin(last_ns, self.group, NO_ROWS)?;
+        packets.slice_end(time_ns, self.group)
+    }
+
+    /// The same value later is a new one.
+    fn forget(&mut self) {
+        self.counters.values_mut().for_each(|counter| counter.last = None);
+    }
+
     /// It reports nothing from now on.
     fn lose(&mut self, packets: &mut PacketWriter<'_>, time_ns: i64) -> io::Result<()> {
-        // The same value later is a new one.
-        self.counters.values_mut().for_each(|counter| counter.last = None);
+        self.forget();
         if self.is_blank {
             return Ok(());
         }

@@ -1,13 +1,19 @@
 //! A trace of a recording, decoded by the documented encoding of protocol buffers and compared with the rows.
 
 use std::collections::BTreeMap;
+use std::fs::File;
 use std::path::Path;
 use std::sync::Arc;
 
-use gpuvitals_core::{AbsenceReason, Identity, IdentityColumn, Table};
+use gpuvitals_core::batch::Value;
+use gpuvitals_core::time::SECOND_NS;
+use gpuvitals_core::{AbsenceReason, BatchBuilder, Identity, IdentityColumn, Origin, Table};
 use gpuvitals_record::{Data, MarkContent, recorded_marks, write_perfetto};
 use gpuvitals_sources::probe::{Driver, Due, Probe, ProbeError, Reading};
 use gpuvitals_sources::registry::Discovery;
+use parquet::arrow::ArrowWriter;
+use parquet::file::metadata::KeyValue;
+use parquet::file::properties::WriterProperties;
 
 use crate::{Counting, POWER, config, started};
 
@@ -265,4 +271,32 @@ fn a_time_in_which_a_gpu_reports_nothing_is_a_slice_and_its_values_begin_anew() 
     assert_eq!((first, second, name.as_str()), (&group, &group, "reports nothing"));
     assert!(values[0].0 < *begin && *begin < *end, "{:?}", trace.others);
     assert_eq!(values[1].0, *end, "the first value after it ends it");
+}
+
+#[test]
+fn a_time_without_rows_is_a_slice_and_its_values_begin_anew() {
+    let dir = tempfile::tempdir().unwrap();
+    started(Counting::found(1), config(dir.path()), 5).stop().unwrap();
+    let gpu = Identity::default().with(IdentityColumn::Node, "n1").unwrap();
+    let mut rows = BatchBuilder::new(Table::GpuEvents);
+    let gpu = rows.intern(&gpu.with(IdentityColumn::Uuid, "GPU-0").unwrap());
+    for second in [1, 2, 3, 9, 10] {
+        let row = rows.row_at(1_000 * SECOND_NS + second * SECOND_NS, second * SECOND_NS, gpu);
+        rows.set(row, POWER, Value::Int(7)).unwrap();
+    }
+    let rows = rows.finish(Origin::default(), 1).unwrap();
+    let file = File::create(dir.path().join("gpu_events.parquet")).unwrap();
+    let facts = vec![KeyValue::new("gpuvitals.rate_hz".to_owned(), "1".to_owned())];
+    let properties = WriterProperties::builder().set_key_value_metadata(Some(facts)).build();
+    let mut writer = ArrowWriter::try_new(file, rows.records().schema(), Some(properties)).unwrap();
+    writer.write(rows.records()).unwrap();
+    writer.close().unwrap();
+
+    let trace = Decoded::of(dir.path());
+    let at = |second: i64| u64::try_from(second * SECOND_NS).unwrap();
+    let power = &trace.counters[&("GPU on n1, GPU-0".to_owned(), "power_w".to_owned())];
+    assert_eq!(*power, [(at(1), "7".to_owned()), (at(9), "7".to_owned())]);
+    let of_gpu: Vec<_> = trace.others.iter().filter(|(group, ..)| group.starts_with("GPU")).collect();
+    let [(_, begin, 1, name), (_, end, 2, _)] = of_gpu.as_slice() else { panic!("{of_gpu:?}") };
+    assert_eq!((*begin, *end, name.as_str()), (at(3), at(9), "no rows"), "6 s, where 5 s are a gap");
 }
