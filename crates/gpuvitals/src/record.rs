@@ -183,6 +183,7 @@ pub(crate) fn run(
     warn(&found);
     let mut config = recorder_config(flags, sampling)?;
     let tables = narrowed(flags, &mut found, &config.machine)?;
+    config.run.chosen = Some(tables.chosen().to_owned());
     let without_gpus = code_without_gpus(flags, sampling, &found);
     let summary = Arc::new(Mutex::new(Summary::new(config.interval, config.system_interval)));
     let mut signals = Signals::catch()?;
@@ -253,8 +254,11 @@ fn write_report(flags: &Record, code: Option<u8>) -> Result<(), Failure> {
 /// # Errors
 /// If none is left, and there has to be one.
 fn narrowed(flags: &Record, found: &mut Discovery, machine: &Machine) -> Result<OpenedTables, Failure> {
-    if (flags.command.is_empty() && flags.pid.is_none()) || flags.all_gpus {
-        return Ok(OpenedTables::default());
+    if flags.all_gpus {
+        return Ok(OpenedTables::of_all("--all-gpus"));
+    }
+    if flags.command.is_empty() && flags.pid.is_none() {
+        return Ok(OpenedTables::of_all("no program is recorded"));
     }
     let tables = chosen::narrow(found, machine);
     if flags.require_gpus && !has_gpus(found) {

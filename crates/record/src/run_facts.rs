@@ -25,6 +25,8 @@ pub struct RunFacts {
     pub container: Option<String>,
     /// Commit of the git work tree that it was started in.
     pub commit: Option<String>,
+    /// Which GPUs were chosen to be recorded, and why.
+    pub chosen: Option<String>,
 }
 
 /// Whether the arguments of a command are kept.
@@ -44,7 +46,7 @@ impl RunFacts {
             let name = Path::new(name).file_name().map(|name| name.to_string_lossy().into_owned());
             (name, (arguments == Arguments::Kept).then(|| rest.iter().map(text).collect()))
         });
-        Self { command, arguments: rest, container: container(root), commit: commit(directory) }
+        Self { command, arguments: rest, container: container(root), commit: commit(directory), chosen: None }
     }
 
     /// As pairs of a Parquet footer: those that are known.
@@ -55,6 +57,7 @@ impl RunFacts {
             ("arguments", arguments),
             ("container", self.container.clone()),
             ("commit", self.commit.clone()),
+            ("chosen", self.chosen.clone()),
         ];
         all.into_iter()
             .filter_map(|(key, value)| Some(KeyValue::new(format!("gpuvitals.{key}"), value?)))
@@ -68,6 +71,7 @@ impl RunFacts {
             arguments: fact("arguments").and_then(|json| serde_json::from_str(&json).ok()),
             container: fact("container"),
             commit: fact("commit"),
+            chosen: fact("chosen"),
         }
     }
 }

@@ -27,6 +27,8 @@ pub(super) struct OpenedTables {
     procfs: PathBuf,
     /// Whether the GPUs that are recorded are those of a program.
     are_known: bool,
+    /// Which GPUs are recorded, and why.
+    chosen: String,
 }
 
 /// Leaves the GPUs that the environment names, and says so.
@@ -39,7 +41,19 @@ pub(super) fn narrow(found: &mut Discovery, machine: &Machine) -> OpenedTables {
         tables: tables.map(|table| table.another()).collect(),
         procfs: machine.procfs.clone(),
         are_known: !is_unclear,
+        chosen: chosen(&outcomes),
     }
+}
+
+/// Which GPUs are recorded by the environment, for the files.
+fn chosen(outcomes: &[VisibleOutcome]) -> String {
+    let words = outcomes.iter().map(|VisibleOutcome { variables, kept }| match kept {
+        VisibleKept::Counted(kept, all) => format!("{kept} of {all} by {variables}"),
+        VisibleKept::Later => format!("those that {variables} names"),
+        VisibleKept::Unclear(why) => format!("all in spite of {variables}, because {why}"),
+    });
+    let words: Vec<String> = words.collect();
+    if words.is_empty() { "all: the environment names none".to_owned() } else { words.join("; ") }
 }
 
 fn told(outcome: &VisibleOutcome) -> Option<String> {
@@ -72,6 +86,16 @@ pub(super) struct OpenedGpus {
 }
 
 impl OpenedTables {
+    /// All GPUs are recorded, for this reason.
+    pub(super) fn of_all(why: &str) -> Self {
+        Self { chosen: format!("all: {why}"), ..Self::default() }
+    }
+
+    /// Which GPUs are recorded, and why.
+    pub(super) fn chosen(&self) -> &str {
+        &self.chosen
+    }
+
     /// Whether the GPUs that are recorded are those that a program may use, and no others.
     pub(super) fn are_known(&self) -> bool {
         self.are_known

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::process::Command;
 
 use gpuvitals_core::Table;
-use gpuvitals_record::Data;
+use gpuvitals_record::{Data, RecordingFacts};
 use gpuvitals_rig::gpuvitals;
 use gpuvitals_rig::library::Library;
 use gpuvitals_rig::program::Finished as _;
@@ -69,6 +69,22 @@ fn a_command_is_recorded_with_the_gpus_that_cuda_shows_it() {
     library.says(&["1.name NVIDIA A100"]);
     check(&[(by_cuda, "1")], &[], &[FIRST, SECOND], "all GPUs are recorded, because CUDA counts");
     check(&[(by_cuda, "1"), ("CUDA_DEVICE_ORDER", "PCI_BUS_ID")], &[], &[SECOND], "1 of 2 GPUs");
+}
+
+#[test]
+fn the_files_say_which_gpus_were_chosen_and_why() {
+    let (library, dir) = (Library::new(), tempfile::tempdir().unwrap());
+    let chosen = |set: &[(&str, &str)], flags: &[&str]| {
+        let mut command = gpuvitals!();
+        command.args(["record", "--driver", "nvml", "--driver", "procfs", "--output"]).arg(dir.path());
+        command.args(flags).env("GPUVITALS_NVML_LIBRARY", library.path());
+        recorded(&mut command, dir.path(), Table::GpuEvents, set);
+        RecordingFacts::read(dir.path()).unwrap().get("chosen").unwrap().to_owned()
+    };
+    let first = [("CUDA_VISIBLE_DEVICES", "0")];
+    assert_eq!(chosen(&first, &[]), "1 of 2 by CUDA_VISIBLE_DEVICES=0");
+    assert_eq!(chosen(&first, &["--all-gpus"]), "all: --all-gpus");
+    assert_eq!(chosen(&[], &[]), "all: the environment names none");
 }
 
 #[test]
