@@ -10,6 +10,7 @@ mod chain;
 mod even;
 mod period;
 mod phases;
+mod power;
 mod signals;
 mod step;
 mod usual;

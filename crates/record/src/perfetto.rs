@@ -70,8 +70,7 @@ pub fn write_perfetto(directory: &Path, out: &mut dyn Write) -> Result<PerfettoT
     let facts = RecordingFacts::read(directory)?;
     let boot_ahead_ns = facts.get("boot_ahead_ns").and_then(|ns| ns.parse().ok());
     let mut trace = Trace::new(out, boot_ahead_ns);
-    trace.gaps_ns =
-        ["rate_hz", "system_rate_hz"].map(|fact| gap_ns(facts.interval(fact).unwrap_or(USUAL)));
+    trace.gaps_ns = ["rate_hz", "system_rate_hz"].map(|fact| gap_ns(facts.interval(fact).unwrap_or(USUAL)));
     let clockless = || RecordError::Directory {
         path: directory.to_owned(),
         what: "has rows without the monotonic clock",
@@ -206,7 +205,13 @@ impl<'a> Trace<'a> {
         let (name, group) = (Arc::<str>::from(name), track_id(name, ""));
         self.packets.group(TrackFacts { id: group, group: None, name: &name, help: "", rank: 0 })?;
         self.places.insert(Arc::clone(&name), place);
-        self.subjects.push(TraceSubject { name, group, counters: BTreeMap::new(), last_ns: None, is_blank: false });
+        self.subjects.push(TraceSubject {
+            name,
+            group,
+            counters: BTreeMap::new(),
+            last_ns: None,
+            is_blank: false,
+        });
         Ok(Some(place))
     }
 

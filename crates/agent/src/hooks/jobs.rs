@@ -90,8 +90,7 @@ impl Jobs {
     /// The same, with those that an earlier agent knew to run, and kept for a later one.
     pub(crate) fn kept_in(self, kept: Option<KeptJobs>, now: Moment) -> Self {
         let running = kept.iter().flat_map(KeptJobs::read).take(JOBS_MAX);
-        let running =
-            running.map(|(told, since_ns)| (told.key(), KnownJob::since(told, since_ns, now)));
+        let running = running.map(|(told, since_ns)| (told.key(), KnownJob::since(told, since_ns, now)));
         self.known().jobs.extend(running);
         Self { kept, ..self }
     }
@@ -193,7 +192,8 @@ impl Jobs {
 impl KnownJobs {
     /// Those that have their GPUs, by who tells of that.
     fn running(&self, by: JobHook) -> impl Iterator<Item = &KnownJob> {
-        let with_gpus = self.jobs.iter().filter(move |((hook, _), job)| *hook == by && job.over_ns().is_none());
+        let with_gpus =
+            self.jobs.iter().filter(move |((hook, _), job)| *hook == by && job.over_ns().is_none());
         with_gpus.map(|(_, job)| job)
     }
 

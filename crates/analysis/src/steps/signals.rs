@@ -1,15 +1,15 @@
 //! What GPUs did over time, all of them together, in bins of equal width: bounded, however long the run is.
 
-mod error;
-
 use std::ops::Range;
 use std::sync::Arc;
 
 use gpuvitals_core::batch::{MetricColumn, RowKeys, Value};
+use gpuvitals_core::energy::{EnergyInterval, IntervalUnknown, PowerInTime};
+use gpuvitals_core::integral::seconds;
 use gpuvitals_core::{Batch, Identity, MetricId, Table};
 
-use super::wave::folded;
-use error::{ERROR_TRACKS, GpuPower};
+use super::power::{GpuPower, POWERS, PowerOfGpus};
+use super::wave::{folded, number};
 
 /// The metrics that show steps.
 const METRICS: [MetricId; 6] = [
@@ -20,8 +20,11 @@ const METRICS: [MetricId; 6] = [
     MetricId::of("utilization_pct"),
     MetricId::of("interconnect_tx_bytes_per_s"),
 ];
-/// How many of them are powers, the best first.
-const POWERS: usize = 2;
+/// Track of the steps of a power from row to row, squared and spread over the time between the rows. The first metrics are the
+/// powers, the best first.
+const SQUARES: usize = METRICS.len();
+/// Track of the time in which a power is known, of each GPU.
+const SEEN: usize = SQUARES + POWERS;
 /// Nanoseconds.
 const SECOND: f64 = 1e9;
 /// Narrowest bin.
@@ -48,7 +51,7 @@ pub struct StepSignals {
     /// Of each of these.
     powers: Vec<GpuPower>,
     /// The metrics, and what tells how far the powers may be off.
-    tracks: [Track; METRICS.len() + ERROR_TRACKS],
+    tracks: [Track; SEEN + POWERS],
 }
 
 /// One metric, added up over the GPUs.
@@ -143,6 +146,19 @@ impl StepSignals {
         Some(place).filter(|place| *place < self.gpus.len())
     }
 
+    /// Notes how a power moved to this value; before it counts as the last one.
+    fn note_power(&mut self, power: usize, gpu: usize, (time_ns, watts): (i64, f64)) {
+        let last = self.tracks.get(power).and_then(|track| track.gpus.get(gpu).copied().flatten());
+        let square = last
+            .filter(|last| last.time_ns < time_ns)
+            .map_or(0.0, |last| (watts - last.value).powi(2) / nanoseconds(time_ns - last.time_ns));
+        self.put(SQUARES + power, gpu, (time_ns, square));
+        self.put(SEEN + power, gpu, (time_ns, 1.0));
+        if let Some(known) = self.powers.get_mut(gpu) {
+            known.take(power, watts);
+        }
+    }
+
     /// A value is of the time since the row before it.
     fn put(&mut self, metric: usize, gpu: usize, (time_ns, value): (i64, f64)) {
         let gap_ns = self.gap_ns;
@@ -222,6 +238,40 @@ impl StepSignals {
         self.powers_read().map(joules).reduce(|sum, joules| Some(sum? + joules?))?
     }
 
+    /// Where the energy of these times lies that [`energy_j`](Self::energy_j) gives, all of them together. Errors of GPUs and of times
+    /// count as if they all went the same way.
+    ///
+    /// # Errors
+    /// Why that is not known: a sensor is in no table or not like the others, or power was not read often enough.
+    pub fn energy_interval(&self, times: &[Range<i64>]) -> Result<EnergyInterval, IntervalUnknown> {
+        let mut powers = self.powers_read();
+        let power = powers.next().ok_or(IntervalUnknown::TooFew)?;
+        if powers.next().is_some() {
+            return Err(IntervalUnknown::Sensors);
+        }
+        let distance_ns = self.tracks.get(power).and_then(Track::row_ns).ok_or(IntervalUnknown::TooFew)?;
+        let read = PowerOfGpus::of(&self.powers, power)?;
+        let sum = |track: usize| -> f64 {
+            let parts = times.iter().filter_map(|time| self.sum(power, track, time));
+            parts.sum()
+        };
+        let (gpus, count) = (number(read.gpus), number(times.len()));
+        let lasted_s: f64 = times.iter().map(|time| seconds(time.end.saturating_sub(time.start))).sum();
+        let seen_s = sum(SEEN + power) / SECOND;
+        let together = PowerInTime {
+            joules: sum(power) / SECOND,
+            seen_s,
+            distance_s: seconds(distance_ns),
+            // The root of that is the sum of the roots at least.
+            squares_w2: gpus * sum(SQUARES + power),
+            // Each time has ends of its own.
+            highest_w: count * read.highest_w,
+            is_average: read.is_average,
+            has_gaps: gpus * lasted_s - seen_s > count * seconds(self.gap_ns),
+        };
+        EnergyInterval::of_gpus(read.sensor, together)
+    }
+
     /// The powers that are read.
     fn powers_read(&self) -> impl Iterator<Item = usize> {
         (0..POWERS).filter(|power| self.tracks.get(*power).is_some_and(|track| !track.bins.is_empty()))
@@ -254,8 +304,7 @@ impl StepSignals {
             let last = track.bins.last().map_or(0.0, |sum| sum / nanoseconds(self.width_ns));
             values.chain(std::iter::repeat(last)).take(length).collect()
         };
-        let signals: Vec<Vec<f64>> =
-            metrics().filter(|track| !track.bins.is_empty()).map(signal).collect();
+        let signals: Vec<Vec<f64>> = metrics().filter(|track| !track.bins.is_empty()).map(signal).collect();
         let row_ns = metrics().filter_map(Track::row_ns).min().unwrap_or(self.width_ns);
         Some(Binned { first_ns, width_ns: self.width_ns, row_ns, signals })
     }

@@ -91,7 +91,10 @@ fn tell_again(run: &Mutex<HeldRun>, name: &str, socket: &Path, ends: &Receiver<(
             is_known = true;
             if let (Err(HookError::Refused(why)), false) = (news.tell(socket), is_refused) {
                 is_refused = true;
-                tell(&format!("the agent at {} does not count this run as a holder: {why}", socket.display()));
+                tell(&format!(
+                    "the agent at {} does not count this run as a holder: {why}",
+                    socket.display()
+                ));
             }
         }
         if is_over {

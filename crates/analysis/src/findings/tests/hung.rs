@@ -131,7 +131,8 @@ fn recording_is_hung(after_s: i64, marked_s_ago: Option<i64>) -> bool {
     let names: Vec<String> = (0..8).map(|index| format!("GPU-{index}")).collect();
     let steady: Vec<Steady<'_>> = names.iter().map(|name| (name.as_str(), RUN, BEFORE)).collect();
     let mut recent = recent_of(10, 6, &steady);
-    let gpus: Vec<Arc<GpuState>> = names.iter().map(|name| gpu(name, "n1", RUN, 2 - after_s, ALONE)).collect();
+    let gpus: Vec<Arc<GpuState>> =
+        names.iter().map(|name| gpu(name, "n1", RUN, 2 - after_s, ALONE)).collect();
     let query = recent.marks.next_query(&gpus, fresh).unwrap();
     assert!(query.selector.selects(|column| (column == IdentityColumn::Job).then_some(RUN)));
     let rows = marked_s_ago.map(|age_s| {
@@ -145,7 +146,9 @@ fn recording_is_hung(after_s: i64, marked_s_ago: Option<i64>) -> bool {
             builder.set_extra_text(row, column, text).unwrap();
         }
         let marked_ns = fresh.now_ns - age_s * SECOND_NS;
-        builder.set_extra(row, "marked_ns", Value::Int(marked_ns)).unwrap();
+        for (column, at_ns) in [("as_of_ns", fresh.now_ns), ("marked_ns", marked_ns)] {
+            builder.set_extra(row, column, Value::Int(at_ns)).unwrap();
+        }
         builder.finish(Origin::default(), 1).unwrap()
     });
     recent.marks.take(rows.as_ref());

@@ -1,0 +1,75 @@
+//! The powers of GPUs: whose sensors they are from, and how high they were, for the error of an energy.
+
+use gpuvitals_core::Identity;
+use gpuvitals_core::energy::{IntervalUnknown, PowerSensor};
+
+/// Powers that a GPU may give: a sample and an average.
+pub(super) const POWERS: usize = 2;
+
+/// What is known of the power of a GPU.
+#[derive(Debug, Default)]
+pub(super) struct GpuPower {
+    sensor: Option<&'static PowerSensor>,
+    /// The highest of each power, watts; none: it was not read.
+    highest_w: [Option<f64>; POWERS],
+    /// Whether a sample was equal to the average beside it, and whether one was not.
+    was_average: bool,
+    was_other: bool,
+}
+
+/// What is known of one power of several GPUs.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct PowerOfGpus {
+    /// The sensor that all of them have.
+    pub(super) sensor: &'static PowerSensor,
+    /// How many give it.
+    pub(super) gpus: usize,
+    /// The highest of each, added up, watts.
+    pub(super) highest_w: f64,
+    /// Whether it is the part's own average.
+    pub(super) is_average: bool,
+}
+
+impl GpuPower {
+    pub(super) fn of(gpu: &Identity) -> Self {
+        Self { sensor: PowerSensor::of(gpu), ..Self::default() }
+    }
+
+    /// The sample and the average of one row, watts.
+    pub(super) fn beside(&mut self, sample_w: f64, average_w: f64) {
+        let is_same = sample_w.to_bits() == average_w.to_bits();
+        self.was_average |= is_same;
+        self.was_other |= !is_same;
+    }
+
+    /// A value of one of its powers, watts.
+    pub(super) fn take(&mut self, power: usize, watts: f64) {
+        if let Some(highest_w) = self.highest_w.get_mut(power) {
+            *highest_w = Some(highest_w.map_or(watts, |highest_w| highest_w.max(watts)));
+        }
+    }
+}
+
+impl PowerOfGpus {
+    /// Of those that give this power.
+    ///
+    /// # Errors
+    /// When the sensor of one is not known, or not like that of another, or none gives it.
+    pub(super) fn of(all: &[GpuPower], power: usize) -> Result<Self, IntervalUnknown> {
+        let highest = |gpu: &GpuPower| gpu.highest_w.get(power).copied().flatten();
+        let read: Vec<&GpuPower> = all.iter().filter(|gpu| highest(gpu).is_some()).collect();
+        let first = read.first().ok_or(IntervalUnknown::TooFew)?;
+        let sensor = first.sensor.ok_or(IntervalUnknown::Sensor)?;
+        for gpu in &read {
+            if gpu.sensor.ok_or(IntervalUnknown::Sensor)? != sensor {
+                return Err(IntervalUnknown::Sensors);
+            }
+        }
+        Ok(Self {
+            sensor,
+            gpus: read.len(),
+            highest_w: read.iter().filter_map(|gpu| highest(gpu)).sum(),
+            is_average: power > 0 || read.iter().all(|gpu| gpu.was_average && !gpu.was_other),
+        })
+    }
+}
