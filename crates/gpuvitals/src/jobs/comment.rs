@@ -12,6 +12,37 @@ const DEADLINE: Duration = Duration::from_secs(20);
 /// What sacctmgr prints, and ends with 0, when it knows no such job.
 const NOTHING: &str = "Nothing";
 
+/// Refuses a job of another cluster than that of this machine's Slurm, which would take the comment for its own job of that number.
+///
+/// # Errors
+/// If Slurm does not say what its cluster is, or it is another.
+pub(super) fn check_cluster(id: &str, cluster: &str) -> Result<(), Failure> {
+    is_of(id, cluster, &LocalTool("scontrol".into()))
+}
+
+fn is_of(id: &str, cluster: &str, scontrol: &dyn Tool) -> Result<(), Failure> {
+    let remedy = format!("--cluster {cluster} says that they are one");
+    let said = run(scontrol, &["show", "config"]).and_then(|config| {
+        let setting = |line: &str| Some(line.split_once('=')?.1.trim().to_owned());
+        let named = config.lines().find(|line| line.starts_with("ClusterName "));
+        named.and_then(setting).ok_or_else(|| "scontrol show config names none".to_owned())
+    });
+    let own = said.map_err(|why| {
+        let text = format!(
+            "job {id} is of cluster {cluster:?}, and Slurm does not say whether that is its own; {remedy}. scontrol: {why}"
+        );
+        Failure::new(Exit::Unavailable, text)
+    })?;
+    // Slurm keeps its name in small letters.
+    if own.eq_ignore_ascii_case(cluster) {
+        return Ok(());
+    }
+    let text = format!(
+        "job {id} is of cluster {cluster:?}, and this machine's Slurm is of {own:?}: ask where the job ran; {remedy}"
+    );
+    Err(Failure::new(Exit::Data, text))
+}
+
 /// Writes the comment of a job: by scontrol, which takes it while the job runs, else by sacctmgr, which takes it where slurmdbd runs.
 ///
 /// # Errors
@@ -106,6 +137,30 @@ mod tests {
         assert!(put("7", "JS1:a=", [&over, &other, &sacct]).is_ok());
         assert_eq!(other.asked(), ["-i modify job where jobid=7 set AdminComment=JS1:a="]);
         assert_eq!(sacct.asked(), ["-X -a -n -P -j 7 -o AdminComment"]);
+    }
+
+    #[test]
+    fn a_job_of_another_cluster_than_slurms_own_is_refused() {
+        const CONFIG: &str = "Configuration data as of 2026-11-20T16:00:00\nClusterName             = east\nCommentEnabled = x\n";
+        let scontrol = Double::new(0, CONFIG, "");
+        assert!(is_of("7", "East", &scontrol).is_ok(), "Slurm knows no capitals");
+        assert_eq!(scontrol.asked(), ["show config"]);
+        let other = is_of("7", "west", &Double::new(0, CONFIG, "")).unwrap_err();
+        let said = other.to_string();
+        assert!(
+            said.contains("\"west\"") && said.contains("\"east\"") && said.contains("--cluster west"),
+            "{said}"
+        );
+        assert_eq!(other.code(), 65);
+        for (scontrol, why) in [
+            (Double::new(1, "", "Unable to contact slurm controller\n"), "scontrol: Unable to contact"),
+            (Double::new(0, "Configuration data\n", ""), "names none"),
+        ] {
+            let failure = is_of("7", "east", &scontrol).unwrap_err();
+            let said = failure.to_string();
+            assert!(said.contains(why) && said.contains("--cluster east"), "{said}");
+            assert_eq!(failure.code(), 69);
+        }
     }
 
     #[test]

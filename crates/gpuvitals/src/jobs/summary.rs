@@ -39,7 +39,7 @@ pub(crate) struct SummaryFlags {
     /// How far back it is looked for
     #[arg(long, value_name = "DURATION", default_value = "31d")]
     pub last: String,
-    /// Only in this cluster
+    /// Only in this cluster; with --write it is that of this machine's Slurm, whatever Slurm calls it
     #[arg(long, value_name = "NAME")]
     pub cluster: Option<String>,
     /// Packed, as jobstats reads it from Slurm's AdminComment
@@ -54,7 +54,7 @@ pub(crate) struct SummaryFlags {
 ///
 /// # Errors
 /// If the job's number is none, the server cannot be reached or refuses the question, no GPU was the job's, several clusters have a job of
-/// this number, or Slurm does not take what is to be written there.
+/// this number, that of the job is not the one of the Slurm that is to keep the summary, or Slurm does not take it.
 pub(super) fn run(flags: &SummaryFlags, server: &Server) -> Result<(), Failure> {
     if job_number(&flags.id).is_none() {
         let text = format!("{:?} is no number of a job; write digits, such as 4711", flags.id);
@@ -62,8 +62,12 @@ pub(super) fn run(flags: &SummaryFlags, server: &Server) -> Result<(), Failure> 
     }
     let range = RangeFlags { last: flags.last.clone(), end: None };
     let asked = ShowFlags { id: flags.id.clone(), range, cluster: flags.cluster.clone() };
-    let summary = summary(&query::ask(server, &show_path(&asked)?)?);
+    let answer = query::ask(server, &show_path(&asked)?)?;
+    let summary = summary(&answer);
     if flags.write {
+        if let Some(cluster) = answer["job"]["cluster"].as_str().filter(|_| flags.cluster.is_none()) {
+            comment::check_cluster(&flags.id, cluster)?;
+        }
         return comment::write(&flags.id, &packed(&summary)?);
     }
     let shown = if flags.js1 { packed(&summary)? } else { format!("{summary:#}") };
