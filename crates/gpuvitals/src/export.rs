@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::fs::File;
-use std::io::{self, BufWriter, Write};
+use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
 
 use clap::builder::PossibleValuesParser;
@@ -11,13 +11,13 @@ use gpuvitals_core::batch::MONOTONIC_COLUMN;
 use gpuvitals_core::quantity::counted;
 use gpuvitals_core::{MetricId, Table, time};
 use gpuvitals_inputs::csv::write::{WideWriter, WriteError, quoted};
-use gpuvitals_log::Fresh;
 use gpuvitals_record::{
     Data, PerfettoError, RecordError, RecordedMark, RecordingFacts, marks_of, write_perfetto,
 };
 
 use crate::failure::{Exit, Failure};
 use crate::record::bytes;
+use crate::replacing::{Replacing, unwritten};
 use crate::terminal;
 
 /// Name of the marks beside those of the tables.
@@ -45,9 +45,8 @@ pub(crate) struct ExportFlags {
     /// File that is written
     #[arg(long, short = 'o', value_name = "FILE")]
     output: PathBuf,
-    /// Replace a file that is there already
-    #[arg(long)]
-    force: bool,
+    #[command(flatten)]
+    replacing: Replacing,
 }
 
 /// Exports.
@@ -56,15 +55,8 @@ pub(crate) struct ExportFlags {
 /// If the recording cannot be read, or the file is there already or cannot be written.
 pub(crate) fn run(flags: &ExportFlags) -> Result<(), Failure> {
     let path = &flags.output;
-    if !flags.force && path.symlink_metadata().is_ok() {
-        let text = format!("{} exists; --force replaces it", path.display());
-        return Err(Failure::new(Exit::Data, text));
-    }
     let failed = |error| unwritten(path, error);
-    // FILE.tmp may be somebody's.
-    let mut beside = path.as_os_str().to_owned();
-    beside.push(format!(".{}.tmp", std::process::id()));
-    let fresh = Fresh::create_new(path, beside.into()).map_err(failed)?;
+    let fresh = flags.replacing.create(path)?;
     let mut out = BufWriter::new(fresh.file());
     let written = match (flags.csv, Table::by_name(&flags.table)) {
         (false, _) => trace(flags, &mut out)?,
@@ -148,10 +140,6 @@ fn line_of(mark: &RecordedMark) -> String {
         content.value.map_or_else(String::new, |value| value.to_string()),
     ];
     fields.join(",")
-}
-
-fn unwritten(path: &Path, error: io::Error) -> Failure {
-    Failure::io(format!("cannot write {}", path.display()), error)
 }
 
 fn unreadable(error: RecordError) -> Failure {

@@ -26,6 +26,7 @@ mod percent;
 mod quantity;
 mod query;
 mod record;
+mod replacing;
 mod report;
 mod running;
 mod sample;

@@ -31,6 +31,7 @@ use gpuvitals_sources::settings::{Attribution, Sampling};
 
 use crate::child::{Signals, code_of};
 use crate::failure::{Exit, Failure};
+use crate::replacing::Replacing;
 use crate::report as report_of_run;
 use crate::sampling::{discover, nothing_to_sample, refused, unasked};
 use crate::{quantity, terminal};
@@ -70,7 +71,7 @@ pub(crate) struct Record {
     /// Fail if there is no GPU to read, instead of recording the host alone
     #[arg(long)]
     require_gpus: bool,
-    /// Replace a recording that is there already
+    /// Replace a recording that is there already, and its report
     #[arg(long)]
     force: bool,
     /// Keep the command's arguments in the files, not its name alone: they may hold secrets
@@ -159,6 +160,10 @@ impl Record {
         self.agent.clone().or_else(usual).filter(|_| tables.are_known())
     }
 
+    fn replacing(&self) -> Replacing {
+        Replacing { force: self.force }
+    }
+
     fn duration(&self) -> Result<Option<Duration>, Failure> {
         self.duration.as_deref().map(|text| quantity::flag("--duration", text)).transpose()
     }
@@ -174,7 +179,7 @@ pub(crate) fn run(
     attribution: &Attribution,
 ) -> Result<ExitCode, Failure> {
     let duration = flags.duration()?;
-    flags.report.as_deref().map_or(Ok(()), report_of_run::check)?;
+    flags.report.as_deref().map_or(Ok(()), |file| report_of_run::check(file, flags.replacing()))?;
     let mut found = discover(sampling)?;
     if found.probes.is_empty() || (flags.require_gpus && !has_gpus(&found)) {
         return Err(nothing_to_sample(&found));
@@ -234,7 +239,7 @@ pub(crate) fn run(
         opened.narrow(&mut report);
     }
     print(flags, &report)?;
-    write_report(flags, code)?;
+    write_page(flags, code)?;
     Ok(code.unwrap_or(if recorded.gpu_rows == 0 { without_gpus } else { 0 }).into())
 }
 
@@ -351,6 +356,18 @@ fn print(flags: &Record, report: &RecordReport) -> Result<(), Failure> {
             Err(Failure::io("cannot print the summary", error))
         }
         _ => Ok(()),
+    }
+}
+
+/// Writes the page of the recording, if there is to be one. How the command failed matters more than that its page did.
+fn write_page(flags: &Record, code: Option<u8>) -> Result<(), Failure> {
+    let Some(file) = &flags.report else { return Ok(()) };
+    match report_of_run::page(&flags.output, file, flags.replacing()) {
+        Err(failure) if code.is_some_and(|code| code != 0) => {
+            tell(&failure.to_string());
+            Ok(())
+        }
+        written => written,
     }
 }
 

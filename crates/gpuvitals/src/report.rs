@@ -7,6 +7,7 @@ use clap::Args;
 use gpuvitals_report::RunReport;
 
 use crate::failure::{Exit, Failure};
+use crate::replacing::Replacing;
 use crate::terminal;
 
 /// `gpuvitals report`
@@ -23,6 +24,8 @@ pub(crate) struct ReportFlags {
     /// File that is written [default: standard output]
     #[arg(long, short = 'o', value_name = "FILE")]
     output: Option<PathBuf>,
+    #[command(flatten)]
+    replacing: Replacing,
     /// Write JSON in place of a page
     #[arg(long, conflicts_with = "markdown")]
     json: bool,
@@ -34,7 +37,7 @@ pub(crate) struct ReportFlags {
 /// Writes the report of some recordings.
 ///
 /// # Errors
-/// If one is none or cannot be read, or the file cannot be written.
+/// If one is none or cannot be read, or the file is there already or cannot be written.
 pub(crate) fn run(flags: &ReportFlags) -> Result<(), Failure> {
     let is_page = !flags.json && !flags.markdown;
     if is_page && flags.output.is_none() && io::stdout().is_terminal() {
@@ -42,6 +45,7 @@ pub(crate) fn run(flags: &ReportFlags) -> Result<(), Failure> {
             "a page is for a browser: -o FILE writes it to a file; --markdown and --json are for a terminal";
         return Err(Failure::new(Exit::Usage, text));
     }
+    flags.output.as_deref().map_or(Ok(()), |file| flags.replacing.check(file))?;
     let report = read(&flags.recordings)?;
     let text = match (flags.json, flags.markdown) {
         (true, _) => report.json(),
@@ -49,7 +53,7 @@ pub(crate) fn run(flags: &ReportFlags) -> Result<(), Failure> {
         _ => report.html(),
     };
     match &flags.output {
-        Some(file) => write(file, &text),
+        Some(file) => flags.replacing.write(file, &text),
         None => terminal::print(&text),
     }
 }
@@ -58,26 +62,22 @@ pub(crate) fn run(flags: &ReportFlags) -> Result<(), Failure> {
 ///
 /// # Errors
 /// As [`run`].
-pub(crate) fn page(recording: &Path, file: &Path) -> Result<(), Failure> {
+pub(crate) fn page(recording: &Path, file: &Path, replacing: Replacing) -> Result<(), Failure> {
     let report = read(&[recording.to_owned()])?;
-    write(file, &report.html())
+    replacing.write(file, &report.html())
 }
 
 /// Refuses a file that could not be written: a run of hours must not end with that.
 ///
 /// # Errors
-/// If its folder is none.
-pub(crate) fn check(file: &Path) -> Result<(), Failure> {
+/// If its folder is none, or it is there and is not to be replaced.
+pub(crate) fn check(file: &Path, replacing: Replacing) -> Result<(), Failure> {
     let folder = file.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
     if folder.is_dir() && !file.is_dir() {
-        return Ok(());
+        return replacing.check(file);
     }
     let text = format!("--report {}: name a file in a folder that is there", file.display());
     Err(Failure::new(Exit::Usage, text))
-}
-
-fn write(file: &Path, text: &str) -> Result<(), Failure> {
-    std::fs::write(file, text).map_err(|error| Failure::io(format!("cannot write {}", file.display()), error))
 }
 
 fn read(recordings: &[PathBuf]) -> Result<RunReport, Failure> {

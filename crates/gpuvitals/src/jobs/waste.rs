@@ -1,17 +1,16 @@
 //! `gpuvitals jobs waste`: what was held for nothing, by user or namespace, for people who decide: as a table, a page or CSV.
 
 use std::fmt::Write as _;
-use std::io::Write as _;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use clap::Args;
 use gpuvitals_core::{clock, time};
-use gpuvitals_log::Fresh;
 use serde_json::Value;
 
 use super::range::{RangeFlags, range};
 use crate::failure::{Exit, Failure};
 use crate::query::flags::Server;
+use crate::replacing::Replacing;
 use crate::table::{fitted, text, width, with_numbers};
 use crate::{query, terminal};
 
@@ -45,6 +44,9 @@ pub(crate) struct WasteFlags {
     /// Write a page to this file
     #[arg(long, value_name = "FILE", conflicts_with = "csv")]
     pub html: Option<PathBuf>,
+    /// Of that page
+    #[command(flatten)]
+    pub replacing: Replacing,
     /// Print CSV
     #[arg(long)]
     pub csv: bool,
@@ -53,15 +55,16 @@ pub(crate) struct WasteFlags {
 /// Prints or writes what was held for nothing.
 ///
 /// # Errors
-/// If two forms are asked for, the server cannot be reached or refuses the question, or the file cannot be written.
+/// If two forms are asked for, the file is there already or cannot be written, or the server cannot be reached or refuses the question.
 pub(super) fn run(asked: &WasteFlags, server: &Server) -> Result<(), Failure> {
     // `--json` is a flag of all that `jobs` can ask: these do not know it as one that they conflict with.
     if server.json && (asked.csv || asked.html.is_some()) {
         return Err(Failure::new(Exit::Usage, "--json is another form than --csv and --html: leave it out"));
     }
+    asked.html.as_deref().map_or(Ok(()), |file| asked.replacing.check(file))?;
     let answer = query::ask(server, &path(asked)?)?;
     if let Some(file) = &asked.html {
-        return write(file, &page(&answer, &asked.by));
+        return asked.replacing.write(file, &page(&answer, &asked.by));
     }
     let shown = if server.json {
         format!("{answer:#}\n")
@@ -78,18 +81,6 @@ fn path(asked: &WasteFlags) -> Result<String, Failure> {
     let hosts = query::some("host", &asked.host);
     let by = &asked.by;
     Ok(format!("/api/v1/jobs?{of_when}&by={by}&sort=-wasted_gpu_hours&limit={LINES_MAX}{hosts}"))
-}
-
-fn write(file: &Path, page: &str) -> Result<(), Failure> {
-    let failed = |error| {
-        Failure::io(
-            format!("{}: cannot be written; name a file in a directory of yours", file.display()),
-            error,
-        )
-    };
-    let fresh = Fresh::create(file).map_err(failed)?;
-    fresh.file().write_all(page.as_bytes()).map_err(failed)?;
-    fresh.put().map(drop).map_err(failed)
 }
 
 /// Numbers of a line, in the order of the API: heads for people and for programs, and whether the column is left out where no line has a

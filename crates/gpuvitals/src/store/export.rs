@@ -3,7 +3,7 @@
 //! The store is read beside its writer, as it is when this begins. The file appears whole or not at all.
 
 use std::fs::File;
-use std::io::{self, BufWriter, IsTerminal, Write, stderr};
+use std::io::{BufWriter, IsTerminal, Write, stderr};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -13,13 +13,13 @@ use gpuvitals_core::history::{Fleet, NoGpu, RowsQuery};
 use gpuvitals_core::quantity::counted;
 use gpuvitals_core::{Batch, IdentityColumn, Table, time};
 use gpuvitals_inputs::csv::write::WideWriter;
-use gpuvitals_log::Fresh;
 use gpuvitals_store::{RowsFile, StoreView, ViewRows};
 use serde_json::json;
 
 use super::output::{StoreOutput, failed};
 use crate::failure::{Exit, Failure};
 use crate::record::{bytes, count};
+use crate::replacing::{Replacing, unwritten};
 use crate::terminal;
 
 /// Flags of `store export`.
@@ -28,9 +28,8 @@ pub(super) struct Export {
     /// The file: Parquet if its name ends in .parquet, CSV if it ends in .csv
     #[arg(long, short = 'o', value_name = "FILE")]
     output: PathBuf,
-    /// Replace a file that is there already
-    #[arg(long)]
-    force: bool,
+    #[command(flatten)]
+    replacing: Replacing,
     /// The table
     #[arg(long, value_name = "TABLE", default_value = "gpu_events", value_parser = PossibleValuesParser::new(Table::ALL.map(Table::name)))]
     table: String,
@@ -57,10 +56,7 @@ pub(super) struct Export {
 /// then the others are in the file.
 pub(super) fn run(flags: &Export, dir: &Path) -> Result<(), Failure> {
     let kind = ExportKind::of(&flags.output)?;
-    if !flags.force && flags.output.exists() {
-        let text = format!("{} exists; --force replaces it", flags.output.display());
-        return Err(Failure::new(Exit::Data, text));
-    }
+    flags.replacing.check(&flags.output)?;
     let query = flags.query()?;
     let view = StoreView::open(dir).map_err(failed("read"))?;
     let query = RowsQuery { gpus: keys(&flags.gpus, query.table, view.fleet())?, ..query };
@@ -103,12 +99,9 @@ impl Export {
     /// Writes the file. Gives rows and bytes.
     fn write(&self, kind: ExportKind, rows: &mut ViewRows<'_>) -> Result<(u64, u64), Failure> {
         let path = &self.output;
-        let failed = |doing: &str| {
-            let doing = format!("{doing} {}", path.display());
-            move |error: io::Error| Failure::io(doing, error)
-        };
-        let fresh = Fresh::create(path).map_err(failed("cannot create"))?;
-        let file = fresh.file().try_clone().map_err(failed("cannot create"))?;
+        let failed = |error| unwritten(path, error);
+        let fresh = self.replacing.create(path)?;
+        let file = fresh.file().try_clone().map_err(failed)?;
         let mut out = ExportFile::begin(kind, file, path, rows)?;
         let (mut written, shows) = (0, stderr().is_terminal());
         loop {
@@ -131,7 +124,7 @@ impl Export {
         if written == 0 {
             return Err(Failure::new(Exit::Data, format!("no row of {} in that time", self.table)));
         }
-        let size = fresh.put().map_err(failed("cannot write"))?;
+        let size = fresh.put().map_err(failed)?;
         Ok((written, size))
     }
 }

@@ -79,6 +79,12 @@ fn the_gpus_of_the_machine_are_sampled_stored_and_served() {
     let page = dir.path().join("waste.html");
     assert_eq!(jobs(&["waste", "--html", page.to_str().unwrap()]), "");
     assert!(std::fs::read_to_string(&page).unwrap().ends_with("</html>\n"));
+    let again = jobs(&["waste", "--html", page.to_str().unwrap()]);
+    assert!(again.contains("waste.html exists; --force replaces it"), "{again}");
+    let beside = dir.path().join("waste.html.tmp");
+    std::fs::write(&beside, "mine").unwrap();
+    assert_eq!(jobs(&["waste", "--force", "--html", page.to_str().unwrap()]), "");
+    assert_eq!(std::fs::read(&beside).unwrap(), b"mine");
     let nowhere = jobs(&["waste", "--html", "/nowhere/waste.html"]);
     assert!(nowhere.contains("/nowhere/waste.html: cannot be written"), "{nowhere}");
     for none in [&["list", "--by", "day"][..], &["top"]] {

@@ -48,6 +48,15 @@ fn a_recording_ends_with_its_report_and_marks_in_it_are_texts() {
     assert_eq!(json["gpus"][0]["power_w"]["max"], 68.0);
     assert_eq!(json["recordings"][0]["facts"]["node"], "n1");
     assert!(json["duration_s"].as_f64().unwrap() > 0.0, "{json:#}");
+    std::fs::write(&page, "mine").unwrap();
+    let file = page.to_str().unwrap();
+    let kept = gpuvitals!().arg("report").arg(&recording).args(["-o", file]).finished().unwrap();
+    assert_eq!(kept.status.code(), Some(65), "{kept:?}");
+    assert!(said(&kept).1.contains("run.html exists; --force replaces it"), "{kept:?}");
+    assert_eq!(std::fs::read(&page).unwrap(), b"mine");
+    assert_eq!(report(&recording, &["-o", file, "--force"]), "");
+    assert_eq!(std::fs::read_to_string(&page).unwrap(), text);
+
     let markdown = report(&recording, &["--markdown"]);
     assert!(markdown.starts_with("### ") && markdown.contains("| GPU | Model |"), "{markdown}");
 }
@@ -59,6 +68,11 @@ fn a_report_that_cannot_be_written_is_refused_before_anything_is_recorded() {
     let mut command = record("rx7900xtx", &recording);
     let output = command.arg("--report").arg(dir.path().join("nowhere/run.html")).finished().unwrap();
     assert_eq!(output.status.code(), Some(64), "{}", said(&output).1);
+    let page = dir.path().join("run.html");
+    std::fs::write(&page, "mine").unwrap();
+    let output = record("rx7900xtx", &recording).arg("--report").arg(&page).finished().unwrap();
+    assert_eq!(output.status.code(), Some(65), "{}", said(&output).1);
+    assert_eq!(std::fs::read(&page).unwrap(), b"mine");
     assert!(!recording.exists());
     for (arguments, code, words) in [
         (&["no-such-recording"][..], 65, "no-such-recording holds no recording"),
