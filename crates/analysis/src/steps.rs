@@ -18,7 +18,7 @@ mod wave;
 
 pub use phases::RunPhase;
 pub use signals::StepSignals;
-pub use step::RunStep;
+pub use step::{RunStep, warm_up_steps};
 
 use crate::robust::Spread;
 

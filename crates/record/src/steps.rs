@@ -6,8 +6,7 @@ use std::collections::{HashMap, HashSet};
 use std::hash::Hash;
 use std::ops::Range;
 
-use gpuvitals_analysis::robust::median;
-use gpuvitals_analysis::steps::{RunPhase, RunStep, StepSignals};
+use gpuvitals_analysis::steps::{RunPhase, RunStep, StepSignals, warm_up_steps};
 use serde::Serialize;
 
 use crate::mark::MarkContent;
@@ -19,8 +18,6 @@ const WORDS: [&str; 5] = ["step", "iteration", "iter", "it", "batch"];
 const OUTSIDE: [&str; 7] = ["", "idle", "load", "checkpoint", "eval", "evaluation", "validation"];
 /// Fewest steps that say how long one is.
 const STEPS_MIN: usize = 5;
-/// Steps at the begin that last longer than the median times this are warm-up: they compile, fill caches, load data.
-const WARM_UP: f64 = 1.5;
 /// Steps by which a rank may be behind the first one when it marks the same, where a run has more of them.
 const RANKS_APART: usize = 10;
 /// Name of the value that says how many tokens a step took.
@@ -64,9 +61,7 @@ impl RunSteps {
     }
 
     fn after_warm_up(mut steps: Vec<RunStep>, origin: StepOrigin, certainty: f64) -> Option<Self> {
-        let usual = median(&mut steps.iter().map(|step| step.duration_s()).collect::<Vec<f64>>())?;
-        let warm = steps.iter().position(|step| step.duration_s() <= WARM_UP * usual).unwrap_or(0);
-        let warm_up = steps.drain(..warm).collect();
+        let warm_up = steps.drain(..warm_up_steps(&steps)).collect();
         (steps.len() >= STEPS_MIN).then_some(Self { steps, warm_up, origin, certainty })
     }
 

@@ -2,9 +2,8 @@
 
 use std::ops::Range;
 
-use super::bounds::PAUSE_FROM;
 use super::signals::{Binned, StepSignals};
-use super::step::RunStep;
+use super::step::{RunStep, warm_up_steps};
 use super::wave::{at, mean, middle};
 
 /// Time that is one of idle, load or warm-up, as a whole.
@@ -43,9 +42,7 @@ impl StepSignals {
             return Vec::new();
         };
         let heights = Heights::of(binned, steps);
-        let usual = middle(steps.iter().map(|step| step.duration_s()));
-        let is_long = |step: &RunStep| step.duration_s() > PAUSE_FROM * usual;
-        let warm = steps.iter().position(|step| !is_long(step)).unwrap_or(0);
+        let warm = warm_up_steps(steps);
         let mut phases = heights.around(heights.from_ns..first.from_ns, Place::Before);
         for (number, step) in steps.iter().enumerate() {
             let name = if number < warm { "warm-up" } else { "steady" };
