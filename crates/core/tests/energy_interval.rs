@@ -4,7 +4,7 @@
 use std::path::Path;
 
 use gpuvitals_core::batch::Value;
-use gpuvitals_core::energy::EnergyErrorCause::{Delay, Gain, Sampling, Steps};
+use gpuvitals_core::energy::EnergyErrorCause::{Delay, Gain, Jumps, Sampling};
 use gpuvitals_core::energy::{
     Energy, EnergyColumns, EnergyInterval, IntervalUnknown, SensorTiming, TimingUnknown,
 };
@@ -96,7 +96,7 @@ fn ten_seconds_of_an_a100_are_known_within_six_percent_and_the_parts_add_up() {
     let (found, _) = beside_a_meter("a100", A100, POWER);
     assert!(found.share <= 0.06, "{found:?}");
     let causes: Vec<_> = found.parts.iter().map(|part| part.part).collect();
-    assert_eq!(causes, [Gain, Delay, Sampling, Steps]);
+    assert_eq!(causes, [Gain, Delay, Sampling, Jumps]);
     let squares: f64 = found.parts.iter().map(|part| part.share * part.share).sum();
     assert!((squares.sqrt() - found.share).abs() < 1e-9, "{found:?}");
     assert!((found.parts[0].share - 0.05).abs() < 1e-9, "{found:?}");

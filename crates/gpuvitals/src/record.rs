@@ -4,7 +4,7 @@ mod beside;
 mod chosen;
 mod holder;
 mod progress;
-mod report;
+mod summary;
 mod words;
 
 use std::ffi::OsString;
@@ -20,8 +20,8 @@ use gpuvitals_agent::HOOK_SOCKET;
 use gpuvitals_analysis::summary::Summary;
 use gpuvitals_core::{AbsenceReason, Table};
 use gpuvitals_record::{
-    Arguments, MARK_SOCKET_VARIABLE, MarkContent, MarkSocket, RecordError, RecordReport, Recorded, Recorder,
-    RecorderConfig, RunFacts, send_mark,
+    Arguments, MARK_SOCKET_VARIABLE, MarkContent, MarkSocket, RecordError, RecordSummary, Recorded,
+    Recorder, RecorderConfig, RunFacts, send_mark,
 };
 use gpuvitals_settings::Override;
 use gpuvitals_sources::machine::Machine;
@@ -32,7 +32,7 @@ use gpuvitals_sources::settings::{Attribution, Sampling};
 use crate::child::{Signals, code_of};
 use crate::failure::{Exit, Failure};
 use crate::replacing::Replacing;
-use crate::report as report_of_run;
+use crate::report;
 use crate::sampling::{discover, nothing_to_sample, refused, unasked};
 use crate::{quantity, terminal};
 
@@ -179,7 +179,7 @@ pub(crate) fn run(
     attribution: &Attribution,
 ) -> Result<ExitCode, Failure> {
     let duration = flags.duration()?;
-    flags.report.as_deref().map_or(Ok(()), |file| report_of_run::check(file, flags.replacing()))?;
+    flags.report.as_deref().map_or(Ok(()), |file| report::check(file, flags.replacing()))?;
     let mut found = discover(sampling)?;
     if found.probes.is_empty() || (flags.require_gpus && !has_gpus(&found)) {
         return Err(nothing_to_sample(&found));
@@ -233,12 +233,12 @@ pub(crate) fn run(
         Err(error) => return failed(error, &flags.output, code),
     };
     tell_losses(&recorded);
-    let summary = summary.lock().unwrap_or_else(PoisonError::into_inner);
-    let mut report = RecordReport::new(&recorded, &summary, sampling, code);
+    let of_rows = summary.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut summary = RecordSummary::new(&recorded, &of_rows, sampling, code);
     if let Some(opened) = opened {
-        opened.narrow(&mut report);
+        opened.narrow(&mut summary);
     }
-    print(flags, &report)?;
+    print(flags, &summary)?;
     write_page(flags, code)?;
     Ok(code.unwrap_or(if recorded.gpu_rows == 0 { without_gpus } else { 0 }).into())
 }
@@ -344,8 +344,8 @@ fn recorder_config(flags: &Record, sampling: &Sampling) -> Result<RecorderConfig
 }
 
 /// Prints the summary: text beside the output of a command, or as the answer; JSON as the answer always.
-fn print(flags: &Record, report: &RecordReport) -> Result<(), Failure> {
-    let text = if flags.json { report.json() } else { report::text(report) };
+fn print(flags: &Record, summary: &RecordSummary) -> Result<(), Failure> {
+    let text = if flags.json { summary.json() } else { summary::text(summary) };
     let written = if flags.json || flags.command.is_empty() {
         io::stdout().write_all(text.as_bytes())
     } else {
@@ -362,7 +362,7 @@ fn print(flags: &Record, report: &RecordReport) -> Result<(), Failure> {
 /// Writes the page of the recording, if there is to be one. How the command failed matters more than that its page did.
 fn write_page(flags: &Record, code: Option<u8>) -> Result<(), Failure> {
     let Some(file) = &flags.report else { return Ok(()) };
-    match report_of_run::page(&flags.output, file, flags.replacing()) {
+    match report::page(&flags.output, file, flags.replacing()) {
         Err(failure) if code.is_some_and(|code| code != 0) => {
             tell(&failure.to_string());
             Ok(())

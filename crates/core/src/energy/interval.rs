@@ -7,7 +7,7 @@
 //!   yet known, and may be anything up to the highest power.
 //! - **sampling**: between two windows nobody looks. What is not seen differs from what is seen as much as two readings in a
 //!   row do from each other.
-//! - **steps**: the instant of a step between two readings is not known.
+//! - **jumps**: the instant of a jump of power between two readings is not known.
 //!
 //! The last three are twice their standard deviation, or a bound. A load that repeats in step with a sensor that
 //! does not look all the time may be further off: from the readings nobody can tell it from a steady one.
@@ -31,9 +31,9 @@ pub(super) struct PowerSignal {
     last: Option<(i64, f64)>,
     /// Distances between readings over which power was integrated.
     distances: f64,
-    /// The squares of the steps over them, added up, W².
+    /// The squares of the jumps over them, added up, W².
     squares_w2: f64,
-    /// Power that was integrated elsewhere is in the energy: its steps are not known.
+    /// Power that was integrated elsewhere is in the energy: its jumps are not known.
     has_unknown: bool,
     /// How often power was not read for some time.
     gaps: u32,
@@ -87,7 +87,7 @@ impl PowerSignal {
     }
 }
 
-/// What is known of an energy beside its steps.
+/// What is known of an energy beside its jumps.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct EnergyFacts {
     pub(super) joules: f64,
@@ -169,17 +169,17 @@ pub enum EnergyErrorCause {
     /// It does not look all the time, or is not asked.
     Sampling,
     /// Power changed at some instant between two readings.
-    Steps,
+    Jumps,
 }
 
 impl EnergyErrorCause {
-    /// Its name: `gain`, `delay`, `sampling` or `steps`.
+    /// Its name: `gain`, `delay`, `sampling` or `jumps`.
     pub fn name(self) -> &'static str {
         match self {
             Self::Gain => "gain",
             Self::Delay => "delay",
             Self::Sampling => "sampling",
-            Self::Steps => "steps",
+            Self::Jumps => "jumps",
         }
     }
 }
@@ -234,7 +234,7 @@ impl EnergyInterval {
         // The difference of two independent values has twice the variance of one.
         let sampling_j = DEVIATIONS * (signal.squares_w2 / 2.0).sqrt() * unseen_s;
         // An instant that may be anywhere in a distance has a twelfth of its square as variance.
-        let steps_j = DEVIATIONS * (signal.squares_w2 / 12.0).sqrt() * distance_s;
+        let jumps_j = DEVIATIONS * (signal.squares_w2 / 12.0).sqrt() * distance_s;
         let part = |cause, joules: f64, source| EnergyErrorPart {
             part: cause,
             joules: rounded(joules),
@@ -245,10 +245,10 @@ impl EnergyInterval {
             part(EnergyErrorCause::Gain, gain_j, sensor.gain_source),
             part(EnergyErrorCause::Delay, delay_j, sensor.timing_source),
             part(EnergyErrorCause::Sampling, sampling_j, READINGS),
-            part(EnergyErrorCause::Steps, steps_j, READINGS),
+            part(EnergyErrorCause::Jumps, jumps_j, READINGS),
         ];
         let off_j =
-            [gain_j, delay_j, sampling_j, steps_j].iter().map(|joules| joules * joules).sum::<f64>().sqrt();
+            [gain_j, delay_j, sampling_j, jumps_j].iter().map(|joules| joules * joules).sum::<f64>().sqrt();
         Ok(Self {
             low_j: rounded((facts.joules - off_j).max(0.0)),
             high_j: rounded(facts.joules + off_j),

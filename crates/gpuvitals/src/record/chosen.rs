@@ -7,7 +7,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use gpuvitals_record::RecordReport;
+use gpuvitals_record::RecordSummary;
 use gpuvitals_sources::machine::Machine;
 use gpuvitals_sources::processes::ProcessTable;
 use gpuvitals_sources::registry::Discovery;
@@ -132,16 +132,16 @@ impl OpenedTables {
 
 impl OpenedGpus {
     /// Leaves those in a summary, if there are any. Says how many that are.
-    pub(super) fn narrow(&self, report: &mut RecordReport) {
+    pub(super) fn narrow(&self, summary: &mut RecordSummary) {
         let keys = self.keys.lock().unwrap_or_else(PoisonError::into_inner);
         let is_opened = |id: &str| keys.iter().any(|key| **key == *id);
         let (all, opened) =
-            (report.gpus.len(), report.gpus.iter().filter(|gpu| is_opened(&gpu.summary.id)).count());
+            (summary.gpus.len(), summary.gpus.iter().filter(|gpu| is_opened(&gpu.summary.id)).count());
         if opened == 0 {
             tell("the list of processes does not say which GPUs the program opened: the summary has all");
             return;
         }
-        report.gpus.retain(|gpu| is_opened(&gpu.summary.id));
+        summary.gpus.retain(|gpu| is_opened(&gpu.summary.id));
         tell(&format!(
             "the summary has the {opened} of {all} GPUs that the program opened; the files have all"
         ));

@@ -7,9 +7,9 @@ use serde::Serialize;
 
 use crate::recorder::Recorded;
 
-/// The report about a recording.
+/// The summary of a recording.
 #[derive(Debug, Serialize)]
-pub struct RecordReport {
+pub struct RecordSummary {
     /// Directory of the files.
     pub directory: String,
     /// Samples of a GPU a second, as asked.
@@ -56,7 +56,7 @@ pub struct RecordedGpu {
     pub lateness_p99_s: Option<f64>,
 }
 
-impl RecordReport {
+impl RecordSummary {
     /// Of a recording that ended, with its rows summed up.
     pub fn new(recorded: &Recorded, summary: &Summary, sampling: &Sampling, exit_code: Option<u8>) -> Self {
         let progress = &recorded.progress;

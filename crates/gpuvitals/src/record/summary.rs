@@ -1,17 +1,17 @@
-//! The report at the end, as text for people.
+//! The summary at the end, as text for people.
 
 use std::collections::BTreeMap;
 
 use gpuvitals_analysis::summary::{EnergyFigure, Extent, HostSummary};
 use gpuvitals_core::energy::EnergyErrorPart;
-use gpuvitals_record::{RecordReport, RecordedGpu};
+use gpuvitals_record::{RecordSummary, RecordedGpu};
 
 use crate::table::with_numbers;
 
 pub(crate) use super::words::{bytes, count};
 
 /// A table of the GPUs, the sources of their energy, and a line of the host.
-pub(super) fn text(report: &RecordReport) -> String {
+pub(super) fn text(summary: &RecordSummary) -> String {
     let mut text = String::new();
     let mut line = |words: String| {
         text.push_str(words.trim_end());
@@ -19,22 +19,22 @@ pub(super) fn text(report: &RecordReport) -> String {
     };
     line(format!(
         "recorded {} rows of GPUs, {} of the host, {} marks to {} ({})",
-        count(report.gpu_rows),
-        count(report.system_rows),
-        report.marks,
-        report.directory,
-        bytes(report.bytes)
+        count(summary.gpu_rows),
+        count(summary.system_rows),
+        summary.marks,
+        summary.directory,
+        bytes(summary.bytes)
     ));
-    if !report.gpus.is_empty() {
-        table(&report.gpus).lines().map(str::to_owned).for_each(&mut line);
+    if !summary.gpus.is_empty() {
+        table(&summary.gpus).lines().map(str::to_owned).for_each(&mut line);
     }
-    for (reason, names) in alike(&report.gpus, |energy| Some(reason(energy))) {
+    for (reason, names) in alike(&summary.gpus, |energy| Some(reason(energy))) {
         line(format!("energy of {}: {reason}", names.join(", ")));
     }
-    for (error, names) in alike(&report.gpus, error) {
+    for (error, names) in alike(&summary.gpus, error) {
         line(format!("error of the energy of {}: {error}", names.join(", ")));
     }
-    if let Some(host) = &report.host {
+    if let Some(host) = &summary.host {
         line(host_line(host));
     }
     text
