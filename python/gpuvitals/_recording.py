@@ -98,7 +98,8 @@ class Recording:
         #: A row of each mark: its time, `text`, `phase`, `step`, `value_name`, `value`.
         self.marks = self._table("marks", "text")
         if not self.gpus.files and not (directory / UNFINISHED).is_dir():
-            raise BrokenRecording(directory, None, "holds no recording: gpu_events.parquet is missing")
+            reason = "holds no recording, gpu_events.parquet is missing; name a directory that `gpuvitals record` has written"
+            raise BrokenRecording(directory, None, reason)
 
     @property
     def facts(self) -> dict[str, str]:

@@ -33,8 +33,7 @@ impl RecordingFacts {
             return Ok(Self::of(about.iter().flat_map(directory::About::facts)));
         }
         if !whole {
-            let path = directory.to_owned();
-            return Err(RecordError::Directory { path, what: "holds no recording" });
+            return Err(RecordError::no_recording(directory));
         }
         let facts = part::facts(&table_file(directory, Table::GpuEvents))?;
         Ok(Self::of(facts))

@@ -42,8 +42,7 @@ impl Data {
             }
         }
         if !whole && !unfinished {
-            let path = directory.to_owned();
-            return Err(RecordError::Directory { path, what: "holds no recording" });
+            return Err(RecordError::no_recording(directory));
         }
         Ok(Self { directory: directory.to_owned(), waiting, current: None })
     }

@@ -97,6 +97,12 @@ pub enum RecordError {
 }
 
 impl RecordError {
+    /// A directory without a recording.
+    pub(crate) fn no_recording(directory: &Path) -> Self {
+        let what = "holds no recording; name a directory that `gpuvitals record` has written, which is telemetry without its --output";
+        Self::Directory { path: directory.to_owned(), what }
+    }
+
     /// A failed file operation, for `map_err`.
     pub(crate) fn io(action: &'static str, path: &Path) -> impl FnOnce(io::Error) -> Self + use<> {
         let path = path.to_owned();

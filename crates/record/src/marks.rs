@@ -186,7 +186,10 @@ impl Iterator for RecordedMarks {
 }
 
 fn strange(path: &Path) -> RecordError {
-    RecordError::Directory { path: path.to_owned(), what: "holds no marks" }
+    RecordError::Directory {
+        path: path.to_owned(),
+        what: "holds no marks, though it has their name; move it away",
+    }
 }
 
 fn schema() -> SchemaRef {

@@ -349,12 +349,7 @@ pub struct RepairedRecording {
 pub fn repair(directory: &Path) -> Result<Option<RepairedRecording>, RecordError> {
     let Some(unfinished) = Unfinished::take_over(directory)? else {
         let (whole, _) = directory::state(directory);
-        let path = directory.to_owned();
-        return if whole {
-            Ok(None)
-        } else {
-            Err(RecordError::Directory { path, what: "holds no recording" })
-        };
+        return if whole { Ok(None) } else { Err(RecordError::no_recording(directory)) };
     };
     let ended = unfinished.end("repaired", &[])?;
     Ok(Some(RepairedRecording {

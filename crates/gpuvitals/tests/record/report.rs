@@ -75,7 +75,7 @@ fn a_report_that_cannot_be_written_is_refused_before_anything_is_recorded() {
     assert_eq!(std::fs::read(&page).unwrap(), b"mine");
     assert!(!recording.exists());
     for (arguments, code, words) in [
-        (&["no-such-recording"][..], 65, "no-such-recording holds no recording"),
+        (&["no-such-recording"][..], 65, "no-such-recording holds no recording; name a directory"),
         (&["--json", "--markdown"], 64, "--markdown"),
     ] {
         let output = gpuvitals!().arg("report").args(arguments).current_dir(dir.path()).finished().unwrap();

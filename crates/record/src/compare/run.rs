@@ -123,7 +123,8 @@ impl RunSource {
         let summaries = used(first.summary.gpus());
         let Some(span) = first.span_ns.filter(|_| !summaries.is_empty()) else {
             let path = PathBuf::from(&self.name);
-            return Err(RecordError::Directory { path, what: "holds no rows of GPUs" });
+            let what = "holds no rows of GPUs; `gpuvitals doctor` on its machine says which GPUs can be read, and why others cannot";
+            return Err(RecordError::Directory { path, what });
         };
         let mut second = SecondPass {
             blocks: if steps.is_empty() { slices(span) } else { blocks(steps) },
