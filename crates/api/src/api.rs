@@ -88,8 +88,11 @@ impl fmt::Debug for Api {
 impl Api {
     /// A gateway to that history.
     pub fn new(config: ApiConfig, history: Arc<dyn History>, status: Arc<dyn StatusView>) -> Self {
-        let history: Arc<dyn History> =
-            if config.hides_users { Arc::new(HiddenUsers::of(history)) } else { history };
+        let history: Arc<dyn History> = if config.hides_users {
+            Arc::new(HiddenUsers::of(history, Arc::clone(&config.job_labels)))
+        } else {
+            history
+        };
         let (limits, stopping) = (&config.limits, CancellationToken::new());
         let recent = RecentChanges::new(limits.resume_bytes, config.clock.clone(), stopping.clone());
         let of_source = Arc::clone(&status);

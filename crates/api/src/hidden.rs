@@ -1,25 +1,27 @@
 //! Users as numbers, where `api.hide_users` is set.
 //!
 //! Names of users are in two columns: `job_user` of `jobs`, and `holder` of `gpu_usage`. They become numbers where the gateway takes rows
-//! from its history, so that no path of the gateway can show a name.
+//! from its history, so that no path of the gateway can show a name. Labels of jobs may be names, too: rows have those alone that the
+//! settings show (`jobs.labels`).
 
 use std::sync::Arc;
 
 use arrow_array::cast::AsArray as _;
 use arrow_array::types::Int32Type;
-use arrow_array::{Array as _, ArrayRef, RecordBatch, StringArray, new_null_array};
+use arrow_array::{Array as _, ArrayRef, DictionaryArray, RecordBatch, StringArray, new_null_array};
 use gpuvitals_core::batch::RowKeys;
 use gpuvitals_core::history::{
     Answered, BucketQuery, Buckets, Change, Changes, Fleet, History, HistoryStats, Part, QueryError,
     RowPlace, Rows, RowsQuery,
 };
 use gpuvitals_core::ports::Answer;
-use gpuvitals_core::usage::{GpuUse, UseQuery};
+use gpuvitals_core::usage::{GpuUse, UseQuery, kept_labels};
 use gpuvitals_core::{Batch, Health, Table, causes};
 
 /// The columns with names.
 const USER: &str = "job_user";
 const HOLDER: &str = "holder";
+const LABELS: &str = "labels";
 /// What a holder begins with that is a user.
 const USER_HOLDER: &str = "user:";
 /// Most rows of one instant among which a place is looked for.
@@ -47,12 +49,16 @@ fn made_number(name: &str) -> u64 {
 #[derive(Debug)]
 pub(crate) struct HiddenUsers {
     history: Arc<dyn History>,
+    labels: ShownLabels,
 }
 
+/// Keys of the labels that are shown.
+type ShownLabels = Arc<[Arc<str>]>;
+
 impl HiddenUsers {
-    /// Over a history with names.
-    pub(crate) fn of(history: Arc<dyn History>) -> Self {
-        Self { history }
+    /// Over a history with names. Labels with these keys are shown.
+    pub(crate) fn of(history: Arc<dyn History>, labels: ShownLabels) -> Self {
+        Self { history, labels }
     }
 
     async fn shown(&self, mut query: RowsQuery) -> Result<Part<Rows>, QueryError> {
@@ -60,7 +66,7 @@ impl HiddenUsers {
             query.after = Some(self.own_place(&query, after).await?);
         }
         let Part { answer: Rows { batch, total }, missing } = self.history.rows(query).await?;
-        let batch = batch.as_ref().map(hidden).transpose()?;
+        let batch = batch.as_ref().map(|batch| hidden(batch, &self.labels)).transpose()?;
         Ok(Part { answer: Rows { batch, total }, missing })
     }
 
@@ -83,7 +89,8 @@ impl HiddenUsers {
         };
         let Part { answer: own, .. } = self.history.rows(at_its_time).await?;
         let Some(batch) = &own.batch else { return Ok(nowhere) };
-        let keys = RowKeys::whole(hidden(batch)?.records(), Table::GpuUsage).map_err(QueryError::failed)?;
+        let keys = RowKeys::whole(hidden(batch, &self.labels)?.records(), Table::GpuUsage)
+            .map_err(QueryError::failed)?;
         let is_it = |id: &u32| keys.keys.get(*id as usize) == Some(&shown.key);
         let row = keys.ids.iter().position(is_it);
         match row.and_then(|row| own.place(row)) {
@@ -120,7 +127,7 @@ impl History for HiddenUsers {
     }
 
     fn changes(&self) -> Box<dyn Changes> {
-        Box::new(HiddenChanges(self.history.changes()))
+        Box::new(HiddenChanges { changes: self.history.changes(), labels: Arc::clone(&self.labels) })
     }
 
     fn health(&self) -> Health {
@@ -133,13 +140,18 @@ impl History for HiddenUsers {
 }
 
 /// Changes whose users are numbers.
-struct HiddenChanges(Box<dyn Changes>);
+struct HiddenChanges {
+    changes: Box<dyn Changes>,
+    labels: ShownLabels,
+}
 
 impl Changes for HiddenChanges {
     fn next(&mut self) -> Answer<'_, Option<Change>> {
         Box::pin(async move {
-            Some(match self.0.next().await? {
-                Change::Rows(rows) => Change::Rows(rows.iter().filter_map(shown_batch).collect()),
+            Some(match self.changes.next().await? {
+                Change::Rows(rows) => {
+                    Change::Rows(rows.iter().filter_map(|batch| shown_batch(batch, &self.labels)).collect())
+                }
                 missed @ Change::Missed(_) => missed,
             })
         })
@@ -147,11 +159,11 @@ impl Changes for HiddenChanges {
 }
 
 /// A batch without names of users; none if they cannot be hidden, which would be a defect.
-fn shown_batch(batch: &Batch) -> Option<Batch> {
+fn shown_batch(batch: &Batch, labels: &[Arc<str>]) -> Option<Batch> {
     if !has_users(batch.table()) {
         return Some(batch.clone());
     }
-    let shown = hidden(batch);
+    let shown = hidden(batch, labels);
     shown.inspect_err(|error| tracing::warn!(reason = causes(error), "rows with users are not shown")).ok()
 }
 
@@ -159,8 +171,8 @@ fn has_users(table: Table) -> bool {
     matches!(table, Table::Jobs | Table::GpuUsage)
 }
 
-/// The same rows with numbers for the names of users: the one place where these are hidden.
-fn hidden(batch: &Batch) -> Result<Batch, QueryError> {
+/// The same rows with numbers for the names of users, and with these labels alone: the one place where the others are hidden.
+fn hidden(batch: &Batch, labels: &[Arc<str>]) -> Result<Batch, QueryError> {
     let shown_holder = |holder: &str| match holder.strip_prefix(USER_HOLDER) {
         Some(name) => format!("{USER_HOLDER}{}", shown_user(name)),
         None => holder.to_owned(),
@@ -169,6 +181,7 @@ fn hidden(batch: &Batch) -> Result<Batch, QueryError> {
     let all = schema.fields().iter().zip(batch.records().columns());
     let arrays = all.map(|(field, array)| match (batch.table(), field.name().as_str()) {
         (Table::Jobs, USER) => with_texts(array, shown_user),
+        (Table::Jobs, LABELS) => with_labels(array, labels),
         (Table::GpuUsage, HOLDER) => with_texts(array, shown_holder),
         _ => Arc::clone(array),
     });
@@ -180,13 +193,27 @@ fn hidden(batch: &Batch) -> Result<Batch, QueryError> {
 
 /// A column with these texts for its own: each text once, however many rows have it.
 fn with_texts(array: &ArrayRef, shown: impl Fn(&str) -> String) -> ArrayRef {
-    let texts = array.as_dictionary_opt::<Int32Type>();
-    let texts = texts.and_then(|texts| Some((texts, texts.values().as_string_opt::<i32>()?)));
-    let Some((texts, own)) = texts else {
+    let Some((texts, own)) = texts_of(array) else {
         return new_null_array(array.data_type(), array.len());
     };
     let shown: StringArray = own.iter().map(|text| text.map(&shown)).collect();
     Arc::new(texts.with_values(Arc::new(shown)))
+}
+
+/// A column of labels with those of these keys; a row that has none of them has none.
+fn with_labels(array: &ArrayRef, keys: &[Arc<str>]) -> ArrayRef {
+    let Some((texts, own)) = texts_of(array) else {
+        return new_null_array(array.data_type(), array.len());
+    };
+    let kept: Vec<Option<String>> = own.iter().map(|text| kept_labels(text?, keys)).collect();
+    let of_row = |key: Option<i32>| kept.get(usize::try_from(key?).ok()?)?.as_deref();
+    Arc::new(texts.keys().iter().map(of_row).collect::<DictionaryArray<Int32Type>>())
+}
+
+/// A column of texts: their numbers by row, and the texts.
+fn texts_of(array: &ArrayRef) -> Option<(&DictionaryArray<Int32Type>, &StringArray)> {
+    let texts = array.as_dictionary_opt::<Int32Type>()?;
+    Some((texts, texts.values().as_string_opt::<i32>()?))
 }
 
 #[cfg(test)]

@@ -19,7 +19,7 @@ mod rows;
 mod spans;
 mod stay;
 
-pub use batch_jobs::{BatchJob, BatchJobs};
+pub use batch_jobs::{BatchJob, BatchJobs, kept_labels};
 pub use fold::HolderUse;
 pub use holders::{GpuUse, HOLDER_COLUMNS, Holder, ToldApart, USES_MAX, Usage, UseQuery, join};
 pub use holdings::{

@@ -219,6 +219,29 @@ async fn users_are_numbers_on_every_path_that_shows_them() {
 }
 
 #[tokio::test]
+async fn where_users_are_numbers_jobs_have_the_chosen_labels_alone() {
+    let world = World::empty(|config, _| {
+        config.hides_users = true;
+        config.job_labels = ["team".into()].into();
+    })
+    .await;
+    let since = [Some(3_600), None];
+    world
+        .append(told(&[
+            ("7", "prolog", since, &[("labels", "owner=kim,team=nlp")], None),
+            ("8", "prolog", since, &[("labels", "owner=kim")], None),
+        ]))
+        .await;
+    let rows = "start=2026-11-20T14:00:00Z&end=2026-11-20T16:00:00Z&limit=100";
+    for format in ["json", "csv"] {
+        let answer = world.get(&format!("/api/v1/telemetry?table=jobs&format={format}&{rows}")).await;
+        let text = answer.text();
+        assert!(answer.status == 200 && text.contains("team=nlp"), "{text}");
+        assert!(!text.contains("owner") && !text.contains("kim"), "{text}");
+    }
+}
+
+#[tokio::test]
 async fn who_has_a_job_and_a_process_is_one_number() {
     let world = World::empty(|config, _| config.hides_users = true).await;
     world.append(used(&[(card(0), "job:7", 100), (card(1), "user:kim", 50)], 100)).await;

@@ -72,19 +72,28 @@ impl BatchJob {
     /// Its labels, key and value.
     pub fn labels(&self) -> impl Iterator<Item = (&str, &str)> {
         let [.., labels] = &self.texts;
-        labels.as_deref().unwrap_or_default().split(',').filter_map(|pair| pair.split_once('='))
+        pairs(labels.as_deref().unwrap_or_default())
     }
 
     /// The same with the labels that have these keys alone.
     #[must_use]
     pub fn with_labels(mut self, keys: &[Arc<str>]) -> Self {
-        let is_kept = |key: &str| keys.iter().any(|kept| **kept == *key);
-        let kept = self.labels().filter(|(key, _)| is_kept(key));
-        let kept: Vec<String> = kept.map(|(key, value)| format!("{key}={value}")).collect();
         let [.., labels] = &mut self.texts;
-        *labels = (!kept.is_empty()).then(|| kept.join(",").into());
+        *labels = labels.as_deref().and_then(|labels| kept_labels(labels, keys)).map(Arc::from);
         self
     }
+}
+
+/// Labels, key and value, of the text in which rows have them.
+fn pairs(labels: &str) -> impl Iterator<Item = (&str, &str)> {
+    labels.split(',').filter_map(|pair| pair.split_once('='))
+}
+
+/// Those of the labels that have these keys, as rows have them; none: there are none.
+pub fn kept_labels(labels: &str, keys: &[Arc<str>]) -> Option<String> {
+    let kept = pairs(labels).filter(|(key, _)| keys.iter().any(|kept| **kept == **key));
+    let kept: Vec<String> = kept.map(|(key, value)| format!("{key}={value}")).collect();
+    (!kept.is_empty()).then(|| kept.join(","))
 }
 
 /// Joins the rows of `jobs` by cluster and job.
