@@ -13,13 +13,15 @@ use crate::terminal;
 
 /// Examples for the help.
 pub(crate) const EXAMPLES: &str = "Examples:
+  gpuvitals record -o before/1 -- python train.py     a run; record three on each side at least
   gpuvitals compare before/1 before/2 before/3 -- after/1 after/2 after/3
   gpuvitals compare main/* -- branch/*
   gpuvitals compare --gate step_s:+2%,energy_j:+3% --markdown main/* -- branch/*
 
 Flags stand before the -- of the new runs.
-Exit codes: 0 same or better, 1 a gate failed, 2 noise hides whether one did (with --strict), 64 usage,
-65 the runs are not alike, or lack a metric of a gate. Docs: docs/compare.md";
+
+Exit codes: 0 same or better, 1 a gate failed, 2 noise hides whether one did (with --strict),
+64 usage, 65 the runs are not alike, or lack a metric of a gate. Docs: docs/compare.md.";
 
 /// A gate failed.
 const FAILED: u8 = 1;

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::fs::File;
 use std::io::{BufWriter, Write};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use clap::builder::PossibleValuesParser;
 use clap::{ArgGroup, Args};
@@ -26,9 +26,11 @@ const MARKS: &str = "marks";
 /// `gpuvitals export`
 #[derive(Debug, Args)]
 #[command(group(ArgGroup::new("form").required(true).args(["perfetto", "csv"])), after_help = "Examples:
-  gpuvitals export telemetry --perfetto -o run.pftrace          for ui.perfetto.dev, beside a trace of a profiler
+  gpuvitals export telemetry --perfetto -o run.pftrace          for https://ui.perfetto.dev
   gpuvitals export telemetry --csv -o gpus.csv                  the rows of the GPUs
-  gpuvitals export telemetry --csv --table marks -o marks.csv   the marks")]
+  gpuvitals export telemetry --csv --table marks -o marks.csv   the marks
+
+Docs: docs/recording.md.")]
 pub(crate) struct ExportFlags {
     /// Directory of the recording, finished or not
     #[arg(value_name = "RECORDING", default_value = "telemetry")]

@@ -27,10 +27,11 @@ const ERRORS_MAX: usize = 20;
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   gpuvitals flight list --flight-dir /var/lib/gpuvitals/flight
-  gpuvitals flight show 20261130T031459Z-xid
-  gpuvitals flight dump                     what the ring has now, also of an agent that is dead
-  gpuvitals flight bundle 20261130T031459Z-xid --run \"/usr/bin/nvidia-smi -q\"
   gpuvitals flight list --flight-dir /mnt/node-17/var/lib/gpuvitals/flight
+  export STATE_DIRECTORY=/var/lib/gpuvitals     then none of these needs --flight-dir:
+  gpuvitals flight show 20261130T031459Z-xid
+  gpuvitals flight dump                         what the ring has now, also of a dead agent
+  gpuvitals flight bundle 20261130T031459Z-xid --run \"/usr/bin/nvidia-smi -q\"
 
 Docs: docs/flight.md.")]
 pub(crate) struct FlightCommand {

@@ -20,8 +20,8 @@ use gpuvitals_agent::HOOK_SOCKET;
 use gpuvitals_analysis::summary::Summary;
 use gpuvitals_core::{AbsenceReason, Table};
 use gpuvitals_record::{
-    Arguments, MARK_SOCKET_VARIABLE, MarkContent, MarkSocket, RecordError, RecordSummary, Recorded,
-    Recorder, RecorderConfig, RunFacts, send_mark,
+    Arguments, MARK_SOCKET_VARIABLE, MarkContent, MarkSocket, RecordError, RecordSummary, Recorded, Recorder,
+    RecorderConfig, RunFacts, send_mark,
 };
 use gpuvitals_settings::Override;
 use gpuvitals_sources::machine::Machine;
@@ -48,7 +48,9 @@ pub(crate) use words::{bytes, count};
 #[command(after_help = "Examples:
   gpuvitals record -- python train.py      records while the command runs, and exits as it does
   gpuvitals record --duration 10s --json   ten seconds, summary as JSON
-  gpuvitals mark 'epoch 1'                 from within the command: a mark in the recording")]
+  gpuvitals mark 'epoch 1'                 from within the command: a mark in the recording
+
+Docs: docs/recording.md.")]
 pub(crate) struct Record {
     /// Samples of a GPU a second, up to 1000
     #[arg(long, value_name = "HZ", default_value_t = 100.0)]
@@ -107,6 +109,12 @@ pub(crate) struct Repair {
 
 /// `gpuvitals mark`
 #[derive(Debug, Args)]
+#[command(after_help = "Examples, in a command that `gpuvitals record -- COMMAND` runs:
+  gpuvitals mark 'epoch 1'
+  gpuvitals mark --phase train                     a phase begins, and ends the one before it
+  gpuvitals mark --step 12 --value tokens=8192     a step begins; the one before it took 8192 tokens
+
+From elsewhere --socket takes the path that `gpuvitals record` prints. Docs: docs/recording.md.")]
 pub(crate) struct Mark {
     /// The event of this moment [default: what the flags say]
     #[arg(required_unless_present_any = ["phase", "step", "value"])]
@@ -241,17 +249,6 @@ pub(crate) fn run(
     print(flags, &summary)?;
     write_page(flags, code)?;
     Ok(code.unwrap_or(if recorded.gpu_rows == 0 { without_gpus } else { 0 }).into())
-}
-
-/// Writes the report, if one is asked for. How a command ended matters more than that its report failed.
-fn write_report(flags: &Record, code: Option<u8>) -> Result<(), Failure> {
-    match flags.report.as_deref().map_or(Ok(()), |file| report_of_run::page(&flags.output, file)) {
-        Err(failure) if code.is_some_and(|code| code != 0) => {
-            tell(&failure.to_string());
-            Ok(())
-        }
-        written => written,
-    }
 }
 
 /// Leaves the GPUs of the command or the process, as far as the environment names some, unless all are asked for.

@@ -13,10 +13,12 @@ use crate::terminal;
 /// `gpuvitals report`
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
-  gpuvitals report telemetry -o run.html            a page that opens from a disk or a mail, and prints
+  gpuvitals report telemetry -o run.html            a page for a browser, from a disk or a mail
   gpuvitals report --markdown telemetry             for a pull request
   gpuvitals report node1/ node2/ -o run.html        a run on several machines
-  gpuvitals record --report run.html -- ./bench     a recording with its report")]
+  gpuvitals record --report run.html -- ./bench     a recording with its report
+
+Docs: docs/report.md.")]
 pub(crate) struct ReportFlags {
     /// Directory of the recording; of a run on several machines those of all
     #[arg(value_name = "RECORDING", default_value = "telemetry")]

@@ -52,9 +52,12 @@ fn help_tells_a_newcomer_where_to_begin() {
         let help = said(command);
         assert!(help.contains("Usage:") && !help.contains("TODO"), "{command:?}\n{help}");
     }
-    for command in ["agent", "broker", "collect", "query", "queue", "record", "sample", "stream", "up"] {
+    for command in [
+        "agent", "broker", "collect", "compare", "export", "flight", "mark", "query", "queue", "record",
+        "report", "sample", "stream", "up",
+    ] {
         let help = said(&[command, "--help"]);
-        assert!(help.contains("Examples:") && help.contains("[default: info]"), "{command}\n{help}");
+        assert!(help.contains("Examples") && help.contains("[default: info]"), "{command}\n{help}");
     }
     assert!(said(&["--version"]).starts_with("gpuvitals "));
 }

@@ -84,7 +84,7 @@ numbers!(
     u64: "whole number",
     usize: "whole number",
     NonZeroU32: "whole number above 0",
-    IpAddr: "IP address"
+    IpAddr: "IP address; a port has a setting of its own"
 );
 
 impl Typed for f64 {
