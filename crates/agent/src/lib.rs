@@ -6,6 +6,8 @@
 
 mod arrivals;
 mod burst;
+#[cfg(test)]
+mod doubles;
 mod error;
 mod flight;
 mod hooks;

@@ -444,6 +444,7 @@ mod tests {
     use gpuvitals_sources::sampler::SamplerConfig;
 
     use super::*;
+    use crate::doubles::gpu_up;
 
     fn gpu(uuid: &str) -> Arc<Identity> {
         Arc::new(Identity::default().with(IdentityColumn::Uuid, uuid).unwrap())
@@ -479,16 +480,7 @@ mod tests {
     }
 
     fn state(driver: Driver, liveness: Liveness) -> TargetState {
-        TargetState {
-            identity: gpu("GPU-1"),
-            sharers: Vec::new(),
-            table: Table::GpuEvents,
-            driver,
-            liveness,
-            since_ns: 0,
-            last_row_ns: None,
-            update_interval: None,
-        }
+        TargetState { driver, liveness, ..gpu_up(gpu("GPU-1")) }
     }
 
     #[test]

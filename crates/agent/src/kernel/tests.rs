@@ -1,9 +1,8 @@
 use gpuvitals_core::batch::Value;
 use gpuvitals_core::{BatchBuilder, MetricId};
-use gpuvitals_sources::probe::Driver;
-use gpuvitals_sources::sampler::Liveness;
 
 use super::*;
+use crate::doubles::gpu_up;
 
 fn at(second: i64) -> Moment {
     Moment { wall_ns: 1_796_007_299 * SECOND_NS + second * SECOND_NS, mono_ns: second * SECOND_NS }
@@ -15,16 +14,7 @@ fn gpu(uuid: &str, pci: &str) -> Identity {
 }
 
 fn state(identity: Identity) -> TargetState {
-    TargetState {
-        identity: Arc::new(identity),
-        sharers: Vec::new(),
-        table: Table::GpuEvents,
-        driver: Driver::Nvml,
-        liveness: Liveness::Up,
-        since_ns: 0,
-        last_row_ns: None,
-        update_interval: None,
-    }
+    gpu_up(Arc::new(identity))
 }
 
 fn states() -> Vec<TargetState> {

@@ -19,6 +19,7 @@ mod course;
 mod fleet_use;
 mod jobs;
 mod judged;
+mod lacking;
 mod lists;
 mod operation;
 mod page;

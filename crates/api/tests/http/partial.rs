@@ -7,67 +7,25 @@ use axum::Router;
 use gpuvitals_api::collector::{CollectorView, router};
 use gpuvitals_api::{Api, ApiConfig, Beside, serve};
 use gpuvitals_core::Health;
-use gpuvitals_core::history::{
-    Answered, BucketQuery, Buckets, Changes, Fleet, History, HistoryStats, Rows, RowsQuery,
-};
 use gpuvitals_listener::{Access, Meter, Terms};
-use gpuvitals_store::Store;
 use tokio::net::TcpListener;
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
 use crate::client::{Events, request};
 use crate::collector::Collector;
+use crate::lacking::{Lack, Lacking, REASON};
 use crate::world::{World, fleet};
-
-const REASON: &str = "host b does not answer";
-
-#[derive(Debug)]
-struct Partial(Store);
-
-impl History for Partial {
-    fn version(&self) -> u64 {
-        self.0.version()
-    }
-
-    fn fleet(&self) -> Answered<'_, Arc<Fleet>> {
-        Box::pin(async {
-            let mut part = History::fleet(&self.0).await?;
-            part.missing.push(REASON.to_owned());
-            Ok(part)
-        })
-    }
-
-    fn rows(&self, query: RowsQuery) -> Answered<'_, Rows> {
-        Box::pin(async {
-            let mut part = self.0.rows(query).await?;
-            part.missing.push(REASON.to_owned());
-            Ok(part)
-        })
-    }
-
-    fn buckets(&self, query: BucketQuery) -> Answered<'_, Buckets> {
-        self.0.buckets(query)
-    }
-
-    fn changes(&self) -> Box<dyn Changes> {
-        self.0.changes()
-    }
-
-    fn health(&self) -> Health {
-        self.0.health()
-    }
-
-    fn stats(&self) -> HistoryStats {
-        History::stats(&self.0)
-    }
-}
 
 async fn started() -> (World, SocketAddr) {
     let world = World::new().await;
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
-    let api = Api::new(ApiConfig::default(), Arc::new(Partial(world.store.clone())), world.parts.clone());
+    let api = Api::new(
+        ApiConfig::default(),
+        Arc::new(Lacking(world.store.clone(), Lack::Part)),
+        world.parts.clone(),
+    );
     tokio::spawn(serve(
         listener,
         api,
@@ -139,7 +97,7 @@ async fn a_collector_says_what_its_fleet_lacks() {
     let view: Arc<dyn CollectorView> = Arc::new(Collector(Mutex::new(Health::healthy(0))));
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
-    let app = router(Arc::new(Partial(world.store.clone())), Arc::new(Semaphore::new(1)), view);
+    let app = router(Arc::new(Lacking(world.store.clone(), Lack::Part)), Arc::new(Semaphore::new(1)), view);
     let terms = Terms::new(Arc::new(Meter::new("collector")));
     let shutdown = CancellationToken::new();
     tokio::spawn(gpuvitals_listener::serve(listener, app, terms, shutdown.clone()));

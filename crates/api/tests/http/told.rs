@@ -7,20 +7,17 @@ use axum::Router;
 use gpuvitals_api::{Api, ApiConfig, Beside, serve};
 use gpuvitals_core::batch::Value as Number;
 use gpuvitals_core::clock::Clock;
-use gpuvitals_core::history::{
-    Answered, BucketQuery, Buckets, Change, Changes, Fleet, History, HistoryStats, Part, QueryError, Rows,
-    RowsQuery,
-};
+use gpuvitals_core::history::{Change, Part, RowsQuery};
 use gpuvitals_core::time::{HOUR_NS, SECOND_NS};
-use gpuvitals_core::{Batch, BatchBuilder, Health, Identity, IdentityColumn, Origin, Table};
+use gpuvitals_core::{Batch, BatchBuilder, Identity, IdentityColumn, Origin, Table};
 use gpuvitals_listener::Access;
-use gpuvitals_store::Store;
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
 
 use crate::analysis::H100;
 use crate::client::request;
 use crate::jobs::near;
+use crate::lacking::{Lack, Lacking, REASON};
 use crate::world::{Row, World, gpu, now_ns, rows};
 
 /// A row of `gpu_usage` about the hour before now: GPU, holder, and how busy the GPU was in it, in per cent.
@@ -313,58 +310,22 @@ async fn who_shows_the_history_in_another_way_shows_no_users_either() {
     assert!(shown.contains("1001") && !shown.contains("kim"), "{shown}");
 }
 
-/// A history whose rows of `jobs` are away.
-#[derive(Debug)]
-struct WithoutJobs(Store);
-
-impl History for WithoutJobs {
-    fn version(&self) -> u64 {
-        self.0.version()
-    }
-
-    fn fleet(&self) -> Answered<'_, Arc<Fleet>> {
-        History::fleet(&self.0)
-    }
-
-    fn rows(&self, query: RowsQuery) -> Answered<'_, Rows> {
-        if query.table == Table::Jobs {
-            return Box::pin(async { Err(QueryError::away("host b does not answer")) });
-        }
-        self.0.rows(query)
-    }
-
-    fn buckets(&self, query: BucketQuery) -> Answered<'_, Buckets> {
-        self.0.buckets(query)
-    }
-
-    fn changes(&self) -> Box<dyn Changes> {
-        self.0.changes()
-    }
-
-    fn health(&self) -> Health {
-        self.0.health()
-    }
-
-    fn stats(&self) -> HistoryStats {
-        History::stats(&self.0)
-    }
-}
-
 #[tokio::test]
 async fn what_was_used_is_told_where_nothing_is_told_of_the_jobs() {
     let world = shared(false).await;
     let config = ApiConfig { clock: Clock::new(now_ns), ..ApiConfig::default() };
-    let api = Api::new(config, Arc::new(WithoutJobs(world.store.clone())), Arc::clone(&world.parts) as _);
+    let history = Lacking(world.store.clone(), Lack::Rows(Table::Jobs));
+    let api = Api::new(config, Arc::new(history), Arc::clone(&world.parts) as _);
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
     let beside = Beside::reading(Router::new());
     tokio::spawn(serve(listener, api, beside, Access::open(), world.shutdown.clone()));
     let list = request(address, "GET", "/api/v1/jobs", "").await;
-    let missing = "what is told of jobs: host b does not answer";
-    assert_eq!((list.status, list.header("x-partial")), (200, Some(missing)));
+    let missing = format!("what is told of jobs: {REASON}");
+    assert_eq!((list.status, list.header("x-partial")), (200, Some(missing.as_str())));
     assert_eq!((&list.json()["total"], &list.json()["jobs"][0]["about"]), (&json!(5), &Value::Null));
     let one = request(address, "GET", "/api/v1/jobs/8", "").await;
-    assert_eq!((one.status, one.header("x-partial")), (200, Some(missing)));
+    assert_eq!((one.status, one.header("x-partial")), (200, Some(missing.as_str())));
     let by_user = request(address, "GET", "/api/v1/jobs?by=user", "").await;
     assert_eq!(by_user.status, 503, "without them there are no users: {}", by_user.text());
 }

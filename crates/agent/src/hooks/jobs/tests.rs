@@ -2,11 +2,10 @@ use arrow_array::cast::AsArray as _;
 use gpuvitals_core::batch::{numbers, text_at};
 use gpuvitals_core::merge::{Order, merge};
 use gpuvitals_core::time::SECOND_NS;
-use gpuvitals_sources::probe::Driver;
-use gpuvitals_sources::sampler::Liveness;
 
 use super::super::message::{HookMessage, RunNews};
 use super::*;
+use crate::doubles::gpu_up;
 
 /// Half past an hour.
 const HALF_PAST_NS: i64 = 1_795_168_800_000_000_000 + 30 * MINUTE_NS;
@@ -157,16 +156,7 @@ fn a_job_holds_its_gpus_between_prolog_and_epilog_and_the_newest_counts() {
     gpu.set(IdentityColumn::Vendor, "nvidia").unwrap();
     gpu.index = Some(1);
     let gpu = Arc::new(gpu);
-    let states = [TargetState {
-        identity: Arc::clone(&gpu),
-        sharers: Vec::new(),
-        table: Table::GpuEvents,
-        driver: Driver::Nvml,
-        liveness: Liveness::Up,
-        since_ns: 0,
-        last_row_ns: None,
-        update_interval: None,
-    }];
+    let states = [gpu_up(Arc::clone(&gpu))];
     let held = |second| {
         jobs.allot(&states, at(second));
         jobs.ownership.owners().attribute(&gpu).get(IdentityColumn::Job).map(str::to_owned)
