@@ -106,9 +106,9 @@ pub(crate) fn order(last_ns: i64, time_ns: i64, gap_max_ns: i64) -> Order {
     }
 }
 
-/// To three digits after the point: as much as is worth telling.
+/// To three digits after the point: as much as is worth telling. Nothing is 0, not -0.
 pub fn rounded(value: f64) -> f64 {
-    (1000.0 * value).round() / 1000.0
+    (1000.0 * value).round() / 1000.0 + 0.0
 }
 
 /// A distance in nanoseconds as seconds.

@@ -39,6 +39,14 @@ const STEP: Duration = Duration::from_millis(20);
 
 /// `gpuvitals doctor`
 #[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  gpuvitals doctor
+  gpuvitals doctor --absent            why a value is missing
+  gpuvitals doctor --driver nvml       why this way does not work
+  gpuvitals doctor --measure           what a reading costs
+  gpuvitals doctor --measure power     how often the power sensor has a new value, and of how long
+
+Exit codes: 0 all GPUs can be sampled, 69 one cannot or there is none, 77 a right is missing. Docs: docs/terminal.md, docs/energy.md.")]
 pub(crate) struct Doctor {
     /// Print JSON
     #[arg(long)]

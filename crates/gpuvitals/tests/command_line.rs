@@ -53,8 +53,8 @@ fn help_tells_a_newcomer_where_to_begin() {
         assert!(help.contains("Usage:") && !help.contains("TODO"), "{command:?}\n{help}");
     }
     for command in [
-        "agent", "broker", "collect", "compare", "export", "flight", "mark", "query", "queue", "record",
-        "report", "sample", "stream", "up",
+        "agent", "broker", "collect", "compare", "doctor", "export", "flight", "mark", "query", "queue",
+        "record", "report", "sample", "stream", "up",
     ] {
         let help = said(&[command, "--help"]);
         assert!(help.contains("Examples") && help.contains("[default: info]"), "{command}\n{help}");
