@@ -9,7 +9,7 @@ use tokio_util::sync::CancellationToken;
 use crate::api::Api;
 use crate::route;
 
-pub use crate::route::silences::scope as own_scope;
+pub use crate::route::router::scope as own_scope;
 
 /// Longest body of a request: a form with the longest query in PromQL, of which each byte may be written as three.
 const FORM_BYTES: u64 = 64 << 10;
@@ -26,7 +26,7 @@ pub struct Beside {
 impl Beside {
     /// Paths for those who may read.
     pub fn reading(router: Router) -> Self {
-        Self { router, scope: route::silences::scope }
+        Self { router, scope: route::router::scope }
     }
 }
 

@@ -57,6 +57,8 @@ mod tests {
         let needs = |method: Method, path: &str| scope(&method, path);
         assert_eq!(needs(Method::GET, "/api/v1/gpus"), TokenScope::Read);
         assert_eq!(needs(Method::POST, "/api/v1/prom/api/v1/query"), TokenScope::Read);
+        assert_eq!(needs(Method::GET, "/api/v1/flight/incidents"), TokenScope::Flight);
+        assert_eq!(needs(Method::POST, "/api/v1/flight/requests"), TokenScope::Flight);
         assert_eq!(needs(Method::GET, "/api/v1/queue/stats"), TokenScope::Read);
         assert_eq!(needs(Method::GET, "/api/v1/queue/topics/t/dead"), TokenScope::Subscribe);
         assert_eq!(needs(Method::POST, "/api/v1/queue/topics/t/dead/replay"), TokenScope::Admin);

@@ -56,6 +56,8 @@ enum ScopeName {
     Subscribe,
     /// Read telemetry, statistics and metrics
     Read,
+    /// Ask the nodes of a job for what their flight recorders have, and read it
+    Flight,
     /// Change or delete what is held; includes the others
     Admin,
 }
@@ -66,6 +68,7 @@ impl From<ScopeName> for TokenScope {
             ScopeName::Publish => Self::Publish,
             ScopeName::Subscribe => Self::Subscribe,
             ScopeName::Read => Self::Read,
+            ScopeName::Flight => Self::Flight,
             ScopeName::Admin => Self::Admin,
         }
     }

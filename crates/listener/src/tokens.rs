@@ -41,13 +41,15 @@ pub enum TokenScope {
     Subscribe,
     /// Read telemetry, statistics and metrics.
     Read,
+    /// Ask the nodes of a job for what their flight recorders have, and list and read it.
+    Flight,
     /// Change or delete what is held; includes the other scopes.
     Admin,
 }
 
 impl TokenScope {
     /// Every scope that a token can have.
-    pub const ALL: [Self; 4] = [Self::Publish, Self::Subscribe, Self::Read, Self::Admin];
+    pub const ALL: [Self; 5] = [Self::Publish, Self::Subscribe, Self::Read, Self::Flight, Self::Admin];
 
     /// Its name in a file of tokens.
     pub fn as_str(self) -> &'static str {
@@ -55,6 +57,7 @@ impl TokenScope {
             Self::Publish => "publish",
             Self::Subscribe => "subscribe",
             Self::Read => "read",
+            Self::Flight => "flight",
             Self::Admin => "admin",
         }
     }

@@ -4,10 +4,19 @@ use axum::Router;
 use axum::http::{Method, Uri};
 use axum::response::Response;
 use axum::routing::get;
+use gpuvitals_listener::TokenScope;
 
 use super::answered::READING;
 use super::{docs, page, prom, silences};
 use crate::api::Api;
+
+/// Where the paths of the incidents of jobs begin.
+const FLIGHT: &str = "/api/v1/flight/";
+
+/// The scope that a request to the API itself needs.
+pub fn scope(method: &Method, path: &str) -> TokenScope {
+    if path.starts_with(FLIGHT) { TokenScope::Flight } else { silences::scope(method, path) }
+}
 
 pub(crate) fn all() -> Router<Api> {
     super::paths()

@@ -37,8 +37,8 @@ pub(crate) fn paths() -> Router<Api> {
     Router::new().route(PATH, get(list).post(silence).delete(release).fallback(refused))
 }
 
-/// The scope that a request to the API itself needs: a silence becomes a row in the queue.
-pub fn scope(method: &Method, path: &str) -> TokenScope {
+/// The scope that a request needs: a silence becomes a row in the queue.
+pub(crate) fn scope(method: &Method, path: &str) -> TokenScope {
     let only_asks = matches!(*method, Method::GET | Method::HEAD | Method::OPTIONS);
     if path == PATH && !only_asks { TokenScope::Publish } else { TokenScope::Read }
 }
