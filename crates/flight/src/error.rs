@@ -98,3 +98,31 @@ impl FlightError {
         }
     }
 }
+
+/// Why a part of an incident of a job is not taken or given.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum JobError {
+    /// There is no incident of that name, or its node is not asked for that.
+    #[error("{id:?} is no incident of a job that {what}; GET /api/v1/flight/incidents lists them")]
+    Unknown {
+        /// The id that was given.
+        id: String,
+        /// What it would have: `is kept here` …
+        what: &'static str,
+    },
+    /// What a node told of, or has sent, is not as it must be.
+    #[error("{0}")]
+    Unfit(String),
+    /// A node has sent too much.
+    #[error("{what} is more than {max} bytes")]
+    TooLong {
+        /// Of what.
+        what: &'static str,
+        /// The most.
+        max: u64,
+    },
+    /// The disk cannot be used.
+    #[error("incidents of jobs cannot be kept or read now: their disk fails; the log says more")]
+    Disk(#[from] FlightError),
+}

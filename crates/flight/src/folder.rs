@@ -22,11 +22,11 @@ pub(crate) const PART: &str = ".part";
 /// The file that says what happened.
 pub(crate) const ABOUT: &str = "incident.json";
 /// Longest `incident.json` that is read.
-const ABOUT_LEN_MAX: u64 = 4 << 20;
+pub(crate) const ABOUT_LEN_MAX: u64 = 4 << 20;
 /// Longest id.
 const ID_LEN_MAX: usize = 80;
 /// Bytes of all incidents.
-const BYTES_MAX: u64 = 512 << 20;
+pub(crate) const BYTES_MAX: u64 = 512 << 20;
 /// Letters of a time in an id: `20261130T031459Z`.
 const STAMP_LEN: usize = 16;
 /// Age of the last change from which on nobody writes a torn incident any more.
@@ -206,7 +206,7 @@ impl FlightFolder {
 }
 
 /// `20261130T031459Z-xid`: sorted by name they are sorted by time.
-fn id_of(kind: &str, at_ns: i64) -> String {
+pub(crate) fn id_of(kind: &str, at_ns: i64) -> String {
     let whole_ns = at_ns - at_ns.rem_euclid(time::SECOND_NS);
     let stamp: String = time::format(whole_ns).chars().filter(char::is_ascii_alphanumeric).collect();
     let kind: String = kind.chars().filter(|c| c.is_ascii_lowercase() || *c == '_').take(32).collect();
@@ -220,7 +220,7 @@ fn is_id(text: &str) -> bool {
 }
 
 /// Whether a text is an id as they are given. A folder that somebody has renamed is kept for good.
-fn is_stamped(text: &str) -> bool {
+pub(crate) fn is_stamped(text: &str) -> bool {
     let fits = |(at, byte): (usize, u8)| match at {
         8 => byte == b'T',
         15 => byte == b'Z',
@@ -238,7 +238,7 @@ fn is_left(folder: &Path) -> bool {
 }
 
 /// Removes a folder; what cannot be removed is said.
-fn remove(folder: &Path) -> bool {
+pub(crate) fn remove(folder: &Path) -> bool {
     let removed = fs::remove_dir_all(folder);
     if let Err(error) = &removed {
         tracing::warn!(folder = %folder.display(), %error, "an old incident stays: it cannot be removed");

@@ -10,9 +10,11 @@
 //! DIR/incidents/ID/                    incident.json, gpu_events.parquet, system_events.parquet, processes.json,
 //!                                      kernel.log, reads.csv
 //! DIR/incidents/ID.part/               one that is being written, or whose writer was killed
+//! DIR/jobs/LOCK, ID/                   of a gateway: incident.json of a whole job, NODE.window and NODE.rest
 //! ```
 //!
 //! [`dump`] makes an incident from the ring of an agent that runs, or that is dead: it reads the ring and changes nothing in it.
+//! A gateway has [`JobIncidents`]: of a trigger on one node it asks every node of the job.
 //! What is in the files is specified in `docs/flight.md`.
 
 mod archive;
@@ -21,6 +23,10 @@ mod error;
 mod facts;
 mod folder;
 mod incident;
+mod job;
+mod job_files;
+mod job_incident;
+mod job_window;
 mod line;
 mod owner;
 mod place;
@@ -38,9 +44,12 @@ mod worker;
 mod writing;
 
 pub use archive::{BundlePart, BundledFile, bundle, check_bundle};
-pub use error::FlightError;
+pub use error::{FlightError, JobError};
 pub use folder::{FlightFolder, IncidentEntry, IncidentState};
 pub use incident::{FlightGpu, FlightIncident, FlightSpan, INCIDENT_SCHEMA, ReadError};
+pub use job::{JobIncidents, JobMembers, JobRequest, StandingRequests};
+pub use job_incident::{AskedNode, FirstVictim, JobIncident, JobTrigger, NodeWindow, WindowGpu, WindowPart};
+pub use job_window::IncomingWindow;
 pub use line::FlightLine;
 pub use place::FlightPlace;
 pub use reads::FlightRead;

@@ -1,0 +1,363 @@
+//! The incidents of whole jobs, as a gateway keeps them: a node tells of a trigger, every node of its job is asked for the time
+//! around it, and what they answer lies in one folder.
+//!
+//! The files are the truth: a request stands until its answer is on the disk, or until it is ten minutes old. So nothing is lost or
+//! doubled when either side is killed. What changes an incident waits for the disk; who only looks does not.
+
+use std::collections::BTreeSet;
+use std::fs::File;
+use std::path::Path;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use gpuvitals_core::causes;
+use gpuvitals_core::time::MINUTE_NS;
+use gpuvitals_log::open_file;
+use serde::Serialize;
+
+use crate::error::{FlightError, JobError};
+use crate::folder::BYTES_MAX;
+use crate::incident::FlightSpan;
+use crate::job_files::{ById, JobFiles};
+use crate::job_incident::{AskedNode, JobIncident, JobTrigger, NODES_MAX, WindowPart};
+use crate::job_window::IncomingWindow;
+use crate::trigger::FlightTrigger;
+
+/// Triggers of one job within this time are of one incident, and a node is asked once in it.
+const TOGETHER_NS: i64 = MINUTE_NS;
+/// How long a request stands.
+const STANDS_NS: i64 = 10 * MINUTE_NS;
+/// How old a trigger may be that a node tells of, and how far its clock may be ahead.
+const OLD_NS: i64 = 15 * MINUTE_NS;
+const AHEAD_NS: i64 = 5 * MINUTE_NS;
+/// Longest name of a node: with what stands behind it, a file's.
+const NODE_LEN_MAX: usize = 200;
+/// Longest text of a trigger, in bytes.
+const TEXT_LEN_MAX: usize = 2_048;
+
+/// The incidents of jobs in a directory.
+#[derive(Debug)]
+pub struct JobIncidents {
+    files: JobFiles,
+    keep: usize,
+    /// Held for as long as a change takes on the disk.
+    changing: Mutex<()>,
+    kept: Mutex<ById>,
+}
+
+/// A job, and the nodes that have GPUs in it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct JobMembers {
+    /// The job or pod, as `cluster/namespace/name`.
+    pub job: String,
+    /// Names of its nodes.
+    pub nodes: BTreeSet<String>,
+}
+
+/// What a node is asked for.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct JobRequest {
+    /// The incident.
+    pub id: String,
+    /// What of it.
+    pub part: WindowPart,
+    /// The time that rows may be of.
+    pub asked: FlightSpan,
+    /// Its first trigger.
+    pub trigger: FlightTrigger,
+    /// The node that told of that.
+    pub by: String,
+}
+
+/// What stands for a node.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct StandingRequests {
+    /// What it is asked for now, the oldest first.
+    pub now: Vec<JobRequest>,
+    /// When the next one begins to stand, nanoseconds UTC since 1970.
+    pub next_ns: Option<i64>,
+}
+
+impl JobIncidents {
+    /// Those of a flight recorder's directory, which is made if it is missing; at most so many are kept.
+    ///
+    /// # Errors
+    /// If the directory cannot be used, or another process keeps its incidents of jobs.
+    pub fn open(directory: &Path, keep: usize) -> Result<Self, FlightError> {
+        let (files, kept) = JobFiles::open(directory)?;
+        Ok(Self { files, keep, changing: Mutex::default(), kept: Mutex::new(kept) })
+    }
+
+    /// Whether a text can be the name of a node: a plain file name, whoever gives it.
+    pub fn is_node(text: &str) -> bool {
+        let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
+        (1..=NODE_LEN_MAX).contains(&text.len()) && !text.starts_with('.') && text.bytes().all(is_plain)
+    }
+
+    /// Whether a node may tell of this now.
+    ///
+    /// # Errors
+    /// What is wrong with it.
+    pub fn check(told: &JobTrigger, now_ns: i64) -> Result<(), JobError> {
+        let unfit = |why: &str| Err(JobError::Unfit(why.to_owned()));
+        let JobTrigger { node, incident, trigger } = told;
+        if !Self::is_node(node) || !Self::is_node(incident) {
+            return unfit("node and incident: give 1 to 200 of letters, digits, -, _ and ., no . first");
+        }
+        let FlightTrigger { kind, gpu, detail, rule, .. } = trigger;
+        let is_strange = |text: &String| text.len() > TEXT_LEN_MAX || text.contains(char::is_control);
+        if [Some(kind), gpu.as_ref(), Some(detail), rule.as_ref()].into_iter().flatten().any(is_strange) {
+            return unfit("trigger: a text has control characters, or more than 2048 bytes");
+        }
+        let times = now_ns.saturating_sub(OLD_NS)..=now_ns.saturating_add(AHEAD_NS);
+        if !times.contains(&trigger.at_ns) {
+            return unfit("trigger.at_ns: it is more than 15 minutes ago, or 5 minutes ahead");
+        }
+        Ok(())
+    }
+
+    /// Takes what a node tells of. It is a part of the incident that it told of it before, or of one of the same job and minute, or
+    /// begins one. Answers its id; none: it is not known which job this is.
+    ///
+    /// # Errors
+    /// If it is not as it must be, or the disk fails.
+    pub fn tell(
+        &self,
+        told: &JobTrigger,
+        members: Option<&JobMembers>,
+        now_ns: i64,
+    ) -> Result<Option<String>, JobError> {
+        Self::check(told, now_ns)?;
+        let _changing = self.change();
+        if let Some(known) = self.told_before(told) {
+            return Ok(Some(known));
+        }
+        let joined = self.joined(told, members.map(|members| members.job.as_str()));
+        let (mut incident, is_new) = match (joined, members) {
+            (Some(incident), _) => (Arc::unwrap_or_clone(incident), false),
+            (None, Some(members)) => {
+                let id = self.files.free_id(&told.trigger.kind, told.trigger.at_ns);
+                (JobIncident::begun(id, &members.job, told.clone()), true)
+            }
+            (None, None) => return Ok(None),
+        };
+        incident.ask(&told.node, self.due_ns(&told.node, now_ns));
+        let nodes = members.iter().flat_map(|members| &members.nodes);
+        for node in nodes.filter(|node| Self::is_node(node)).take(NODES_MAX) {
+            if incident.node(node).is_none() {
+                incident.ask(node, self.due_ns(node, now_ns));
+            }
+        }
+        incident.note(told);
+        let id = incident.id.clone();
+        self.put(incident)?;
+        if is_new {
+            self.prune(&id);
+        }
+        Ok(Some(id))
+    }
+
+    /// Asks all nodes of an incident for the rest of what they have, unless it is asked for or there already.
+    ///
+    /// # Errors
+    /// If there is no such incident, or the disk fails.
+    pub fn ask_rest(&self, id: &str, now_ns: i64) -> Result<(), JobError> {
+        let _changing = self.change();
+        let mut incident = self.known(id)?;
+        let is_wanted = |node: &AskedNode| {
+            let stands = node.rest_due_ns.is_some_and(|due_ns| now_ns <= due_ns.saturating_add(STANDS_NS));
+            node.rest.is_none() && !stands
+        };
+        let names = incident.nodes.iter().filter(|node| is_wanted(node)).map(|node| node.node.clone());
+        let dues: Vec<(String, i64)> = names
+            .map(|name| {
+                let due_ns = self.due_ns(&name, now_ns);
+                (name, due_ns)
+            })
+            .collect();
+        for (name, due_ns) in dues {
+            if let Some(node) = incident.node_mut(&name) {
+                node.rest_due_ns = Some(due_ns);
+            }
+        }
+        self.put(incident)
+    }
+
+    /// What a node is asked for now.
+    pub fn requests(&self, node: &str, now_ns: i64) -> StandingRequests {
+        let mut standing = StandingRequests::default();
+        for incident in self.kept().values() {
+            let Some(asked) = incident.node(node) else { continue };
+            for part in WindowPart::ALL {
+                let Some(due_ns) = asked.due_ns(part).filter(|_| asked.answer(part).is_none()) else {
+                    continue;
+                };
+                if now_ns > due_ns.saturating_add(STANDS_NS) {
+                    continue;
+                }
+                if now_ns < due_ns {
+                    standing.next_ns = Some(standing.next_ns.map_or(due_ns, |next_ns| next_ns.min(due_ns)));
+                } else if let Some(first) = incident.triggers.first() {
+                    standing.now.push(JobRequest {
+                        id: incident.id.clone(),
+                        part,
+                        asked: incident.span(part),
+                        trigger: first.trigger.clone(),
+                        by: first.node.clone(),
+                    });
+                }
+            }
+        }
+        standing
+    }
+
+    /// All incidents, the newest first.
+    pub fn list(&self) -> Vec<Arc<JobIncident>> {
+        self.kept().values().rev().cloned().collect()
+    }
+
+    /// An incident.
+    ///
+    /// # Errors
+    /// If there is none of this id.
+    pub fn one(&self, id: &str) -> Result<Arc<JobIncident>, JobError> {
+        self.kept().get(id).cloned().ok_or_else(|| unknown(id, "is kept here"))
+    }
+
+    /// Begins to take what a node answers; none: it has answered already.
+    ///
+    /// # Errors
+    /// If it is not asked for it, or the disk fails.
+    pub fn receive(
+        &self,
+        id: &str,
+        node: &str,
+        part: WindowPart,
+    ) -> Result<Option<IncomingWindow>, JobError> {
+        let incident = self.one(id)?;
+        let asked = incident.node(node).filter(|asked| asked.due_ns(part).is_some());
+        let asked = asked.ok_or_else(|| unknown(id, "asks this node for that"))?;
+        if asked.answer(part).is_some() {
+            return Ok(None);
+        }
+        let target = self.files.answer(id, node, part);
+        let span = incident.span(part);
+        IncomingWindow::create((id, node, part), span, target, self.files.beside(id)).map(Some)
+    }
+
+    /// Keeps what has come, if its rows are what was asked for; `is_cut`: the node has left some out. False: the node has answered
+    /// meanwhile, and this is left.
+    ///
+    /// # Errors
+    /// If it is not as it must be or too much, the incident is gone, or the disk fails.
+    pub fn keep(&self, incoming: IncomingWindow, is_cut: bool, now_ns: i64) -> Result<bool, JobError> {
+        let answer = incoming.look(is_cut, now_ns)?;
+        let _changing = self.change();
+        let (id, part) = (incoming.id.clone(), incoming.part);
+        let mut incident = self.known(&id)?;
+        if incident.bytes().saturating_add(answer.bytes) > BYTES_MAX {
+            return Err(JobError::TooLong { what: "an incident", max: BYTES_MAX });
+        }
+        let Some(asked) = incident.node_mut(&incoming.node) else {
+            return Err(unknown(&id, "asks this node"));
+        };
+        if asked.answer(part).is_some() {
+            return Ok(false);
+        }
+        asked.keep(part, answer);
+        incident.first = incident.victim();
+        // The rows first: an answer that is not noted is asked for again, and takes their place.
+        incoming.put()?;
+        self.put(incident)?;
+        self.prune(&id);
+        Ok(true)
+    }
+
+    /// What a node has sent, to be read, and its length in bytes.
+    ///
+    /// # Errors
+    /// If it has sent nothing of that, or it cannot be read.
+    pub fn answer(&self, id: &str, node: &str, part: WindowPart) -> Result<(File, u64), JobError> {
+        let incident = self.one(id)?;
+        let answer = incident.node(node).and_then(|asked| asked.answer(part));
+        let answer = answer.ok_or_else(|| unknown(id, "has that of this node"))?;
+        let path = self.files.answer(id, node, part);
+        let file = open_file(&path).map_err(FlightError::io("open", &path));
+        let file =
+            file.inspect_err(|error| tracing::warn!(error = causes(error), "rows of a node are gone"))?;
+        Ok((file, answer.bytes))
+    }
+
+    fn change(&self) -> MutexGuard<'_, ()> {
+        self.changing.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn kept(&self) -> MutexGuard<'_, ById> {
+        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn known(&self, id: &str) -> Result<JobIncident, JobError> {
+        self.one(id).map(Arc::unwrap_or_clone)
+    }
+
+    /// The incident that a node told of this before.
+    fn told_before(&self, told: &JobTrigger) -> Option<String> {
+        let is_its = |incident: &&Arc<JobIncident>| {
+            incident.node(&told.node).is_some_and(|node| node.incidents.contains(&told.incident))
+        };
+        self.kept().values().find(is_its).map(|incident| incident.id.clone())
+    }
+
+    /// The incident of the same minute that this is a part of: of that job, or if that is not known, one that asks the node.
+    fn joined(&self, told: &JobTrigger, job: Option<&str>) -> Option<Arc<JobIncident>> {
+        let is_its = |incident: &&Arc<JobIncident>| {
+            let apart_ns = incident.at_ns().saturating_sub(told.trigger.at_ns).saturating_abs();
+            let is_of_job = match job {
+                Some(job) => incident.job == job,
+                None => incident.node(&told.node).is_some(),
+            };
+            apart_ns <= TOGETHER_NS && is_of_job
+        };
+        self.kept().values().rev().find(is_its).cloned()
+    }
+
+    /// From when on a node can be asked for something more.
+    fn due_ns(&self, node: &str, now_ns: i64) -> i64 {
+        let kept = self.kept();
+        let last_ns = kept.values().filter_map(|incident| Some(incident.node(node)?.asked_last_ns())).max();
+        last_ns.map_or(now_ns, |last_ns| now_ns.max(last_ns.saturating_add(TOGETHER_NS)))
+    }
+
+    /// Writes an incident as it is now, and shows it.
+    fn put(&self, incident: JobIncident) -> Result<(), JobError> {
+        let written = self.files.write(&incident);
+        written.inspect_err(|error| {
+            tracing::warn!(error = causes(error), "an incident of a job cannot be written");
+        })?;
+        self.kept().insert(incident.id.clone(), Arc::new(incident));
+        Ok(())
+    }
+
+    /// Removes the oldest incidents beyond those that are kept, or beyond the bytes that all may take, never this one.
+    fn prune(&self, spared: &str) {
+        let (mut count, mut bytes) = {
+            let kept = self.kept();
+            (kept.len(), kept.values().map(|incident| incident.bytes()).sum::<u64>())
+        };
+        for incident in self.list().iter().rev().filter(|incident| incident.id != spared) {
+            if count <= self.keep && bytes <= BYTES_MAX {
+                break;
+            }
+            if self.files.remove(&incident.id) {
+                self.kept().remove(&incident.id);
+                count -= 1;
+                bytes = bytes.saturating_sub(incident.bytes());
+                tracing::info!(id = incident.id, "an old incident of a job was removed");
+            }
+        }
+    }
+}
+
+fn unknown(id: &str, what: &'static str) -> JobError {
+    // Whoever asks gets it back in the answer.
+    JobError::Unknown { id: id.chars().take(80).collect(), what }
+}

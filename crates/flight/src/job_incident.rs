@@ -1,0 +1,264 @@
+//! `incident.json` of a job: what its nodes are asked for, and what they have answered. `docs/flight.md` specifies it.
+
+use gpuvitals_core::time::{MINUTE_NS, SECOND_NS};
+use serde::{Deserialize, Serialize};
+
+use crate::incident::FlightSpan;
+use crate::trigger::FlightTrigger;
+
+/// The schema of a job's `incident.json` that this version writes.
+pub(crate) const JOB_SCHEMA: u64 = 1;
+/// Time before the first trigger, and after it, that every node is asked for.
+const BEFORE_NS: i64 = 60 * SECOND_NS;
+const AFTER_NS: i64 = 30 * SECOND_NS;
+/// The time around it that the rest may be of: an incident of a node goes back an hour and on for ten minutes at most.
+const REST_BEFORE_NS: i64 = 60 * MINUTE_NS;
+const REST_AFTER_NS: i64 = 10 * MINUTE_NS;
+/// A GPU that gave no value for so long before the end of its window had stopped.
+const STOPPED_NS: i64 = 5 * SECOND_NS;
+/// Triggers that are kept; the others are counted.
+const TRIGGERS_MAX: usize = 32;
+/// Incidents of one node that are remembered, so that one that is told of again is known.
+const OWN_MAX: usize = 64;
+/// Most nodes of a job.
+pub(crate) const NODES_MAX: usize = 1_024;
+
+/// An incident of a whole job.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct JobIncident {
+    /// The schema of the version that wrote it.
+    pub schema: u64,
+    /// Its id: the name of its folder.
+    pub id: String,
+    /// The job or pod that held the GPU, as `cluster/namespace/name`.
+    pub job: String,
+    /// What its nodes told of, the first one first, as many as there is room for.
+    pub triggers: Vec<JobTrigger>,
+    /// How many they told of.
+    pub told: u64,
+    /// The time that every node is asked for.
+    pub asked: FlightSpan,
+    /// How far the clocks of the nodes are away from each other.
+    pub offset: String,
+    /// The GPU that failed first, as far as is known now; it is rarely the one that somebody told of.
+    pub first: Option<FirstVictim>,
+    /// The nodes, by name.
+    pub nodes: Vec<AskedNode>,
+}
+
+/// A trigger that a node told of.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct JobTrigger {
+    /// The node.
+    pub node: String,
+    /// The id of its own incident.
+    pub incident: String,
+    /// What happened there.
+    pub trigger: FlightTrigger,
+}
+
+/// The GPU that failed first, by the clock of its node.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FirstVictim {
+    /// Its node.
+    pub node: String,
+    /// Its key.
+    pub gpu: String,
+    /// When, nanoseconds UTC since 1970.
+    pub at_ns: i64,
+    /// How it failed, in words.
+    pub why: String,
+}
+
+/// A node that is asked.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct AskedNode {
+    /// Its name.
+    pub node: String,
+    /// Its own incidents that it told of.
+    pub incidents: Vec<String>,
+    /// From when on it is asked for the window, nanoseconds UTC since 1970.
+    pub window_due_ns: i64,
+    /// What it answered; none: nothing yet.
+    pub window: Option<NodeWindow>,
+    /// From when on it is asked for the rest, if somebody wants it.
+    pub rest_due_ns: Option<i64>,
+    /// What it answered.
+    pub rest: Option<NodeWindow>,
+}
+
+/// Rows that a node has sent.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NodeWindow {
+    /// How many.
+    pub rows: u64,
+    /// Time from the first row to the last; none: the node has none.
+    pub had: Option<FlightSpan>,
+    /// The GPUs that they are of.
+    pub gpus: Vec<WindowGpu>,
+    /// Bytes as they came.
+    pub bytes: u64,
+    /// Whether rows were left out for want of room.
+    pub is_cut: bool,
+    /// When they came, nanoseconds UTC since 1970.
+    pub came_ns: i64,
+}
+
+/// A GPU with rows in a window.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct WindowGpu {
+    /// Its key.
+    pub gpu: String,
+    /// When it last gave a value, nanoseconds UTC since 1970; none: it gave none.
+    pub last_ns: Option<i64>,
+}
+
+/// What of an incident a node is asked for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum WindowPart {
+    /// The time around the trigger.
+    Window,
+    /// All that the node has kept around it.
+    Rest,
+}
+
+impl WindowPart {
+    /// Both.
+    pub const ALL: [Self; 2] = [Self::Window, Self::Rest];
+
+    /// Its name.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Window => "window",
+            Self::Rest => "rest",
+        }
+    }
+}
+
+impl JobIncident {
+    /// One that begins with this trigger, and has no nodes yet.
+    pub(crate) fn begun(id: String, job: &str, trigger: JobTrigger) -> Self {
+        let at_ns = trigger.trigger.at_ns;
+        let asked =
+            FlightSpan { from_ns: at_ns.saturating_sub(BEFORE_NS), to_ns: at_ns.saturating_add(AFTER_NS) };
+        let (offset, job) = ("not known".to_owned(), job.to_owned());
+        let (triggers, nodes) = (vec![trigger], Vec::new());
+        Self { schema: JOB_SCHEMA, id, job, triggers, told: 0, asked, offset, first: None, nodes }
+    }
+
+    /// When its first trigger was, nanoseconds UTC since 1970.
+    pub(crate) fn at_ns(&self) -> i64 {
+        self.asked.from_ns.saturating_add(BEFORE_NS)
+    }
+
+    /// The node of that name, if it is asked.
+    pub fn node(&self, name: &str) -> Option<&AskedNode> {
+        self.place(name).ok().and_then(|place| self.nodes.get(place))
+    }
+
+    /// Where the node of that name stands, or would stand.
+    pub(crate) fn place(&self, name: &str) -> Result<usize, usize> {
+        self.nodes.binary_search_by(|node| node.node.as_str().cmp(name))
+    }
+
+    pub(crate) fn node_mut(&mut self, name: &str) -> Option<&mut AskedNode> {
+        self.place(name).ok().and_then(|place| self.nodes.get_mut(place))
+    }
+
+    /// Asks a node from this time on, unless it is asked already.
+    pub(crate) fn ask(&mut self, name: &str, due_ns: i64) {
+        let Err(place) = self.place(name) else { return };
+        if self.nodes.len() < NODES_MAX {
+            let asked = AskedNode {
+                node: name.to_owned(),
+                incidents: Vec::new(),
+                window_due_ns: due_ns,
+                window: None,
+                rest_due_ns: None,
+                rest: None,
+            };
+            self.nodes.insert(place, asked);
+        }
+    }
+
+    /// Notes what a node told of; its first trigger stands already.
+    pub(crate) fn note(&mut self, told: &JobTrigger) {
+        self.told += 1;
+        if self.told > 1 && self.triggers.len() < TRIGGERS_MAX {
+            self.triggers.push(told.clone());
+        }
+        let own = self.node_mut(&told.node).filter(|node| node.incidents.len() < OWN_MAX);
+        if let Some(node) = own {
+            node.incidents.push(told.incident.clone());
+        }
+        self.first = self.victim();
+    }
+
+    /// The time that rows of a part may be of.
+    pub fn span(&self, part: WindowPart) -> FlightSpan {
+        match part {
+            WindowPart::Window => self.asked,
+            WindowPart::Rest => FlightSpan {
+                from_ns: self.at_ns().saturating_sub(REST_BEFORE_NS),
+                to_ns: self.at_ns().saturating_add(REST_AFTER_NS),
+            },
+        }
+    }
+
+    /// Bytes that its nodes have sent.
+    pub(crate) fn bytes(&self) -> u64 {
+        let answers = self.nodes.iter().flat_map(|node| [&node.window, &node.rest]).flatten();
+        answers.map(|answer| answer.bytes).sum()
+    }
+
+    /// The GPU that failed first: one that a node told of, or one that gave no value any more.
+    pub(crate) fn victim(&self) -> Option<FirstVictim> {
+        let told = self.triggers.iter().filter_map(|told| {
+            let JobTrigger { node, trigger, .. } = told;
+            let (node, why) = (node.clone(), trigger.detail.clone());
+            Some(FirstVictim { node, gpu: trigger.gpu.clone()?, at_ns: trigger.at_ns, why })
+        });
+        let windows = self.nodes.iter().filter_map(|node| Some((node, node.window.as_ref()?)));
+        let stopped = windows.flat_map(|(node, window)| {
+            let end_ns = window.had.map_or(i64::MIN, |had| had.to_ns.saturating_sub(STOPPED_NS));
+            let stopped = window.gpus.iter().filter_map(move |gpu| {
+                let at_ns = gpu.last_ns.filter(|at_ns| *at_ns < end_ns)?;
+                let why = "it gave no value after that".to_owned();
+                Some(FirstVictim { node: node.node.clone(), gpu: gpu.gpu.clone(), at_ns, why })
+            });
+            stopped.collect::<Vec<_>>()
+        });
+        told.chain(stopped).min_by_key(|victim| victim.at_ns)
+    }
+}
+
+impl AskedNode {
+    /// From when on it is asked for a part; none: nobody wants it.
+    pub(crate) fn due_ns(&self, part: WindowPart) -> Option<i64> {
+        match part {
+            WindowPart::Window => Some(self.window_due_ns),
+            WindowPart::Rest => self.rest_due_ns,
+        }
+    }
+
+    /// What it answered.
+    pub fn answer(&self, part: WindowPart) -> Option<&NodeWindow> {
+        match part {
+            WindowPart::Window => self.window.as_ref(),
+            WindowPart::Rest => self.rest.as_ref(),
+        }
+    }
+
+    pub(crate) fn keep(&mut self, part: WindowPart, answer: NodeWindow) {
+        match part {
+            WindowPart::Window => self.window = Some(answer),
+            WindowPart::Rest => self.rest = Some(answer),
+        }
+    }
+
+    /// When it was, or is to be, asked last.
+    pub(crate) fn asked_last_ns(&self) -> i64 {
+        self.rest_due_ns.unwrap_or(i64::MIN).max(self.window_due_ns)
+    }
+}

@@ -1,0 +1,160 @@
+//! What a node has sent: pieces of rows in a file, looked at before they count.
+//!
+//! A piece is `length u32 | gpuvitals_record::pack(batch)`, integers little-endian.
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::{self, BufReader, Read as _, Seek as _, Write as _};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use gpuvitals_core::batch::RowKeys;
+use gpuvitals_core::{Batch, Table};
+use gpuvitals_log::Fresh;
+use gpuvitals_record::unpack;
+
+use crate::error::{FlightError, JobError};
+use crate::incident::FlightSpan;
+use crate::job_incident::{NodeWindow, WindowGpu, WindowPart};
+
+/// Bytes of a window for each GPU that it has rows of.
+const GPU_LEN_MAX: u64 = 1 << 20;
+/// Bytes of what a node sends at once.
+const LEN_MAX: u64 = 64 << 20;
+/// Most GPUs and partitions of a node.
+const GPUS_MAX: usize = 512;
+
+/// An answer of a node that comes in; dropped before it is kept, it leaves nothing.
+#[derive(Debug)]
+pub struct IncomingWindow {
+    pub(crate) id: String,
+    pub(crate) node: String,
+    pub(crate) part: WindowPart,
+    pub(crate) span: FlightSpan,
+    fresh: Fresh,
+    target: PathBuf,
+    bytes: u64,
+}
+
+impl IncomingWindow {
+    /// One that goes to a place by way of another file.
+    pub(crate) fn create(
+        (id, node, part): (&str, &str, WindowPart),
+        span: FlightSpan,
+        target: PathBuf,
+        beside: PathBuf,
+    ) -> Result<Self, JobError> {
+        let fresh = Fresh::create_private(&target, beside).map_err(FlightError::io("create", &target))?;
+        Ok(Self { id: id.to_owned(), node: node.to_owned(), part, span, fresh, target, bytes: 0 })
+    }
+
+    /// Takes more bytes.
+    ///
+    /// # Errors
+    /// If they are too many, or cannot be written.
+    pub fn take(&mut self, bytes: &[u8]) -> Result<(), JobError> {
+        self.bytes = self.bytes.saturating_add(bytes.len() as u64);
+        if self.bytes > LEN_MAX {
+            return Err(JobError::TooLong { what: "an answer of a node", max: LEN_MAX });
+        }
+        let mut file = self.fresh.file();
+        file.write_all(bytes).map_err(FlightError::io("write", &self.target))?;
+        Ok(())
+    }
+
+    /// Looks at all that came.
+    pub(crate) fn look(&self, is_cut: bool, came_ns: i64) -> Result<NodeWindow, JobError> {
+        let mut file = self.fresh.file();
+        file.rewind().map_err(FlightError::io("read", &self.target))?;
+        let mut facts = WindowFacts::default();
+        pieces(file, &self.target, |batch| facts.add(batch, self.span))?;
+        let gpus_max = GPU_LEN_MAX.saturating_mul(facts.gpus.len().max(1) as u64);
+        if self.part == WindowPart::Window && self.bytes > gpus_max {
+            return Err(JobError::TooLong { what: "a window of these GPUs", max: gpus_max });
+        }
+        let gpu = |(gpu, last_ns): (Arc<str>, Option<i64>)| WindowGpu { gpu: gpu.to_string(), last_ns };
+        Ok(NodeWindow {
+            rows: facts.rows,
+            had: facts.had,
+            gpus: facts.gpus.into_iter().map(gpu).collect(),
+            bytes: self.bytes,
+            is_cut,
+            came_ns,
+        })
+    }
+
+    /// Puts it to its place, durable.
+    pub(crate) fn put(self) -> Result<(), FlightError> {
+        self.fresh.put().map_err(FlightError::io("write", &self.target))?;
+        Ok(())
+    }
+}
+
+/// Shows each batch of a file of pieces.
+///
+/// # Errors
+/// If it cannot be read, is no such file, or `seen` refuses one.
+fn pieces(
+    file: &File,
+    path: &Path,
+    mut seen: impl FnMut(&Batch) -> Result<(), JobError>,
+) -> Result<(), JobError> {
+    let failed = |error: io::Error| match error.kind() {
+        io::ErrorKind::UnexpectedEof => JobError::Unfit("the last piece is cut off".to_owned()),
+        _ => FlightError::io("read", path)(error).into(),
+    };
+    let mut left = file.metadata().map_err(failed)?.len();
+    let mut reader = BufReader::new(file);
+    while left > 0 {
+        let mut len = [0; 4];
+        reader.read_exact(&mut len).map_err(failed)?;
+        let len = u32::from_le_bytes(len);
+        let rest = left.checked_sub(4 + u64::from(len));
+        left = rest.ok_or_else(|| failed(io::ErrorKind::UnexpectedEof.into()))?;
+        let mut piece = Vec::new();
+        reader.by_ref().take(len.into()).read_to_end(&mut piece).map_err(failed)?;
+        let batch = unpack(&piece).map_err(|error| {
+            JobError::Unfit(format!("a piece is no batch: {}", gpuvitals_core::causes(&error)))
+        })?;
+        seen(&batch)?;
+    }
+    Ok(())
+}
+
+/// What the rows of a window say of it.
+#[derive(Debug, Default)]
+struct WindowFacts {
+    rows: u64,
+    had: Option<FlightSpan>,
+    gpus: BTreeMap<Arc<str>, Option<i64>>,
+}
+
+impl WindowFacts {
+    fn add(&mut self, batch: &Batch, span: FlightSpan) -> Result<(), JobError> {
+        let unfit = |why: &str| Err(JobError::Unfit(why.to_owned()));
+        if batch.table() != Table::GpuEvents {
+            return unfit("a piece has rows of another table than gpu_events");
+        }
+        if batch.timestamps().iter().any(|at_ns| !(span.from_ns..=span.to_ns).contains(at_ns)) {
+            return unfit("a piece has rows of a time that was not asked for");
+        }
+        let Ok(keys) = RowKeys::of(batch.records(), batch.table()) else {
+            return unfit("a piece has rows without a GPU");
+        };
+        let columns: Vec<_> = batch.metrics().map(|(_, column)| column).collect();
+        for (row, (id, &at_ns)) in keys.ids.iter().zip(batch.timestamps()).enumerate() {
+            let Some(key) = keys.keys.get(*id as usize) else { continue };
+            let last_ns = self.gpus.entry(Arc::clone(key)).or_default();
+            if Some(at_ns) > *last_ns && columns.iter().any(|column| column.value(row).is_some()) {
+                *last_ns = Some(at_ns);
+            }
+            let had = self.had.get_or_insert(FlightSpan { from_ns: at_ns, to_ns: at_ns });
+            (had.from_ns, had.to_ns) = (had.from_ns.min(at_ns), had.to_ns.max(at_ns));
+        }
+        if self.gpus.len() > GPUS_MAX {
+            return unfit("it has rows of more GPUs than a node has");
+        }
+        self.rows += batch.rows() as u64;
+        Ok(())
+    }
+}
