@@ -1,7 +1,7 @@
 //! The gateway's state, and how a question gets its answer.
 
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use axum::body::Body;
@@ -13,6 +13,7 @@ use gpuvitals_core::feed::Outlet;
 use gpuvitals_core::figures::Family;
 use gpuvitals_core::history::History;
 use gpuvitals_core::{Origin, causes};
+use gpuvitals_flight::JobIncidents;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -26,6 +27,7 @@ use crate::config::ApiConfig;
 use crate::dto::GatewayStats;
 use crate::error::ApiError;
 use crate::hidden::HiddenUsers;
+use crate::jobs_kept::KeptJobs;
 use crate::meter::Meter;
 use crate::past::{Past, PastInstant};
 use crate::peer::Peer;
@@ -75,6 +77,7 @@ struct ApiState {
     watch: Arc<FleetWatch>,
     past: Past,
     recent: Arc<RecentChanges>,
+    jobs: OnceLock<Arc<KeptJobs>>,
     stopping: CancellationToken,
     started: Instant,
 }
@@ -106,6 +109,7 @@ impl Api {
             watch: Arc::new(watch),
             past: Past::default(),
             recent: Arc::new(recent),
+            jobs: OnceLock::new(),
             stopping,
             started: Instant::now(),
             config,
@@ -118,6 +122,19 @@ impl Api {
     pub fn keep_findings(&self, outlet: Outlet, node: &str) {
         let origin = Origin { node: node.into(), started_ns: self.0.config.clock.now_ns() };
         self.0.watch.keep(outlet, origin);
+    }
+
+    /// Keeps incidents of jobs from now on, and asks their nodes. The first ones count.
+    pub fn keep_flight(&self, incidents: Arc<JobIncidents>) {
+        self.0.jobs.get_or_init(|| Arc::new(KeptJobs::of(incidents)));
+    }
+
+    /// The incidents of jobs.
+    ///
+    /// # Errors
+    /// When none are kept here.
+    pub(crate) fn jobs(&self) -> Result<&Arc<KeptJobs>, ApiError> {
+        self.0.jobs.get().ok_or(ApiError::NoJobs)
     }
 
     /// As many queries are computed at the same time, by whatever way they are asked.

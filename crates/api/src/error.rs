@@ -6,6 +6,7 @@ use axum::http::header::ALLOW;
 use axum::http::{HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
 use gpuvitals_core::history::{NoGpu, QueryError};
+use gpuvitals_flight::JobError;
 use gpuvitals_listener::parameter::ParameterError;
 use gpuvitals_listener::{echo, refuse};
 use serde::Serialize;
@@ -30,9 +31,10 @@ const CANDIDATES_MAX: usize = 8;
 /// `unknown_finding` (404): no open finding has this id.
 /// `unknown_job` (404): no GPU is, or in this range was, held by a job or pod of this id.
 /// `unknown_silence` (404): nothing of this name is silenced.
+/// `unknown_incident` (404): no incident of a job has this id, or not that of this node.
 /// `not_found` (404): nothing is at this path.
 /// `method_not_allowed` (405): the path does not support this method.
-/// `body_too_large` (413): the request has a body that is too long; only forms of queries in PromQL and silences are taken.
+/// `body_too_large` (413): the request has a body that is too long; only forms of queries in PromQL, silences, and rows of incidents of jobs are taken.
 /// `too_many_requests` (429): more requests a second than `listener.request_rate` allows; `retry-after` says how long to wait.
 /// `no_broker` (501): the queue is not a gpuvitals broker, so nothing of it is answered here.
 /// `too_many_streams` (503): the limit of open live streams is reached.
@@ -61,9 +63,9 @@ pub(crate) enum ErrorCode {
     UnknownFinding,
     UnknownJob,
     UnknownSilence,
+    UnknownIncident,
     NotFound,
     MethodNotAllowed,
-    #[expect(dead_code, reason = "the listener answers so")]
     BodyTooLarge,
     #[expect(dead_code, reason = "the listener answers so")]
     TooManyRequests,
@@ -115,6 +117,12 @@ pub(crate) enum ApiError {
     UnknownHolder(String),
     #[error("nothing is silenced as {0:?}; GET /api/v1/analysis/silences lists what is")]
     UnknownSilence(String),
+    #[error(
+        "incidents of jobs are not kept here: flight.dir of this gateway names no directory that it can use; its log says why"
+    )]
+    NoJobs,
+    #[error(transparent)]
+    Job(#[from] JobError),
     #[error("end is before start")]
     EndBeforeStart,
     #[error("{buckets} steps × {series} series are more than {max} values; {advice}")]
@@ -232,7 +240,10 @@ impl ApiError {
             Self::Method { .. } => (StatusCode::METHOD_NOT_ALLOWED, ErrorCode::MethodNotAllowed),
             Self::Streams(_) => (StatusCode::SERVICE_UNAVAILABLE, ErrorCode::TooManyStreams),
             Self::Incomplete { .. } => (StatusCode::SERVICE_UNAVAILABLE, ErrorCode::Incomplete),
-            Self::NoLog | Self::Query(QueryError::Away { .. }) => {
+            Self::Job(JobError::Unknown { .. }) => (StatusCode::NOT_FOUND, ErrorCode::UnknownIncident),
+            Self::Job(JobError::Unfit(_)) => (StatusCode::BAD_REQUEST, ErrorCode::BadBody),
+            Self::Job(JobError::TooLong { .. }) => (StatusCode::PAYLOAD_TOO_LARGE, ErrorCode::BodyTooLarge),
+            Self::NoLog | Self::NoJobs | Self::Job(_) | Self::Query(QueryError::Away { .. }) => {
                 (StatusCode::SERVICE_UNAVAILABLE, ErrorCode::Unavailable)
             }
             Self::Overloaded => (StatusCode::SERVICE_UNAVAILABLE, ErrorCode::Overloaded),

@@ -38,6 +38,7 @@ mod dto;
 mod error;
 mod format;
 mod hidden;
+mod jobs_kept;
 mod meter;
 mod parameter;
 mod past;

@@ -3,8 +3,12 @@
 use std::ops::RangeInclusive;
 use std::sync::Arc;
 
+use axum::body::Bytes;
+use axum::extract::rejection::BytesRejection;
 use axum::extract::{FromRequestParts, Path, Query};
+use axum::http::header::CONTENT_TYPE;
 use axum::http::request::Parts;
+use axum::http::{HeaderMap, HeaderValue};
 use gpuvitals_core::history::{Fleet, Part};
 use gpuvitals_core::time::{DAY_NS, SECOND_NS};
 use gpuvitals_core::{MetricId, Table, catalogue};
@@ -44,6 +48,27 @@ impl<S: Send + Sync> FromRequestParts<S> for Named {
         let Path(name) = Path::from_request_parts(parts, state).await.map_err(ParameterError::from)?;
         Ok(Self(name))
     }
+}
+
+/// A body of JSON.
+///
+/// # Errors
+/// When it is not called JSON, has not come whole, or is not as described.
+pub(crate) fn json_body<T: DeserializeOwned>(
+    headers: &HeaderMap,
+    body: Result<Bytes, BytesRejection>,
+) -> Result<T, ApiError> {
+    let is_json = |value: &HeaderValue| {
+        value
+            .to_str()
+            .is_ok_and(|text| text.split(';').next().is_some_and(|it| it.trim() == "application/json"))
+    };
+    // A page of another site can send a form to this machine, but JSON only where CORS lets it.
+    if !headers.get(CONTENT_TYPE).is_some_and(is_json) {
+        return Err(ApiError::Body("it must be of content-type: application/json".to_owned()));
+    }
+    let body = body.map_err(|error| ApiError::Body(error.body_text()))?;
+    serde_json::from_slice(&body).map_err(|error| ApiError::Body(error.to_string()))
 }
 
 /// Empty means not given: forms send empty fields. Blanks around a value do not count, other white space does.

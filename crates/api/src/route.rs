@@ -10,6 +10,7 @@ pub(crate) mod docs;
 pub mod document;
 pub(crate) mod explain;
 pub(crate) mod fleet_use;
+pub(crate) mod flight;
 pub(crate) mod gpus;
 pub(crate) mod health;
 pub(crate) mod hints;

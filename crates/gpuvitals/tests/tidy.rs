@@ -32,7 +32,7 @@ const STAR: &[(&str, &[&str])] = &[
     ("outgoing", &["core", "listener", "settings"]),
     ("suite", &["core"]),
     ("rig", &[]),
-    ("api", &["core", "analysis", "listener", "promql", "settings"]),
+    ("api", &["core", "analysis", "flight", "listener", "promql", "settings"]),
     ("analysis", &["core"]),
     ("exposition", &["core", "analysis"]),
     ("promql", &["core", "exposition"]),

@@ -1,12 +1,12 @@
 //! `/api/v1/flight/`: incidents of whole jobs, of which each node of the job keeps a part in its flight recorder.
 //!
-//! Every path needs the scope `flight`. A name of a node is 1 to 253 of `[A-Za-z0-9._-]` and begins with no dot. Times are
+//! Every path needs the scope `flight`. A name of a node is 1 to 200 of `[A-Za-z0-9._-]` and begins with no dot. Times are
 //! nanoseconds UTC since 1970, in fields that end in `_ns`.
 //!
 //! | request | body | answer |
 //! |---|---|---|
 //! | `GET requests?node=NODE` | | server-sent events, see below |
-//! | `POST requests` | [`Told`]: `{"node", "incident", "trigger"}` | `{"id"}`: the job's incident; null: no job is known there (tell again) |
+//! | `POST requests` | `{"node", "incident", "trigger"}` | `{"id"}`: the job's incident; null: no job is known there (tell again) |
 //! | `POST requests` | `{"rest": ID}` | `{"id"}`: all nodes of it are asked for the rest |
 //! | `GET incidents` | | `{"incidents": [JobIncident]}`, the newest first |
 //! | `GET incidents/{id}` | | a `JobIncident` of `gpuvitals_flight` |
@@ -19,10 +19,310 @@
 //!   `gpu_events` with times within `asked`. No piece at all is an answer, too: the node has no rows. They are sent without
 //!   `content-length` (chunked), as the listener refuses a longer announced body. `cut=true` says that rows were left out to
 //!   fit into 1 MiB a GPU; a window is 64 MiB at most, and so is a rest. Without `part` it is the window.
-//! - An event is `event: request`, `id: ID/PART`, and as data one line of JSON: [`FlightAsked`]:
+//! - An event is `event: request`, `id: ID/PART`, and as data one line of JSON:
 //!   `{"id", "part": "window"|"rest", "asked": {"from_ns", "to_ns"}, "trigger": {FlightTrigger}, "by": NODE}`. For a window `asked`
 //!   is 60 s before to 30 s after the trigger: an answer waits until it is over. For a rest `from_ns` is an hour before and `to_ns`
 //!   ten minutes after it, and the node sends what it has of it. All that stand for the node come when a stream begins, and each
 //!   comes once a stream; `:` comments come every 15 s. `by` is the node that told of it.
 //! - Statuses: 400 `bad_body`, `bad_parameter`; 404 `unknown_incident` (also: the node is not asked for this part); 413
 //!   `body_too_large`; 503 `unavailable` (no directory here, or its disk), `too_many_streams`.
+
+use std::collections::HashSet;
+use std::convert::Infallible;
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt as _;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::body::{Body, BodyDataStream, Bytes};
+use axum::extract::rejection::{BytesRejection, PathRejection};
+use axum::extract::{Path, State as Shared};
+use axum::http::header::{CACHE_CONTROL, CONTENT_TYPE};
+use axum::http::{HeaderMap, Method, Uri};
+use axum::response::IntoResponse as _;
+use axum::routing::get;
+use axum::{Json, Router};
+use futures_util::{Stream, StreamExt as _};
+use gpuvitals_analysis::findings::holder_of;
+use gpuvitals_core::history::GpuState;
+use gpuvitals_core::time::MINUTE_NS;
+use gpuvitals_flight::{
+    FlightTrigger, JobIncident, JobIncidents, JobMembers, JobRequest, JobTrigger, StandingRequests,
+    WindowPart,
+};
+use gpuvitals_listener::body::discard;
+use gpuvitals_listener::parameter::{self, ParameterError};
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+use tokio::sync::OwnedSemaphorePermit;
+
+use super::answered::Answered;
+use super::gpus::NoParams;
+use super::page;
+use crate::api::Api;
+use crate::error::ApiError;
+use crate::jobs_kept::{KeptJobs, on_disk};
+use crate::parameter::{Asked, Named, json_body};
+
+const REQUESTS: &str = "/api/v1/flight/requests";
+const NODES: &str = "/api/v1/flight/incidents/{id}/nodes/{node}";
+/// The beginning of a stream: how long to wait before reconnecting, and something to see at once.
+const GREETING: &str = "retry: 3000\n: asked here\n\n";
+const HEARTBEAT: &str = ": still here\n\n";
+/// Shortest wait for what begins to stand soon.
+const SOON: Duration = Duration::from_millis(10);
+/// A GPU that reported nothing for so long before a trigger has no part in it.
+const FRESH_NS: i64 = 10 * MINUTE_NS;
+/// Bytes that are read of a file at once.
+const PIECE_LEN: usize = 1 << 20;
+/// What a name of a node may be.
+const NODE: &str = "1 to 200 of letters, digits, -, _ and ., no . first";
+
+/// The paths.
+pub(crate) fn paths() -> Router<Api> {
+    let refused =
+        async |method: Method, uri: Uri| page::refuse_method(&method, uri.path(), "GET, HEAD, POST");
+    Router::new()
+        .route(REQUESTS, get(follow).post(ask).fallback(refused))
+        .route("/api/v1/flight/incidents", get(list))
+        .route("/api/v1/flight/incidents/{id}", get(one))
+        .route(NODES, get(answer).post(take).fallback(refused))
+}
+
+/// Whose requests.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct FollowParams {
+    node: String,
+}
+
+/// What a node tells of, or that somebody wants the rest of an incident.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct NewRequest {
+    node: Option<String>,
+    incident: Option<String>,
+    trigger: Option<FlightTrigger>,
+    rest: Option<String>,
+}
+
+/// What of a node's answers.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct PartParams {
+    part: Option<String>,
+}
+
+/// What a node sends.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct SentParams {
+    part: Option<String>,
+    cut: Option<String>,
+}
+
+/// The list of incidents.
+#[derive(Debug, Serialize)]
+struct JobIncidentList {
+    incidents: Vec<Arc<JobIncident>>,
+}
+
+/// The requests that a node gets, as long as it listens.
+async fn follow(Shared(api): Shared<Api>, Asked(FollowParams { node }): Asked<FollowParams>) -> Answered {
+    let jobs = Arc::clone(api.jobs()?);
+    if !JobIncidents::is_node(&node) {
+        return Err(ApiError::parameter("node", &node, NODE));
+    }
+    let permit = jobs.follower()?;
+    let body = Body::from_stream(events(api, jobs, node, permit));
+    let headers = [(CONTENT_TYPE, "text/event-stream"), (CACHE_CONTROL, "no-store")];
+    Ok((headers, body).into_response())
+}
+
+fn events(
+    api: Api,
+    jobs: Arc<KeptJobs>,
+    node: String,
+    permit: OwnedSemaphorePermit,
+) -> impl Stream<Item = Result<Bytes, Infallible>> {
+    async_stream::stream! {
+        let _permit = permit;
+        // What is asked for from here on wakes it.
+        let mut changed = jobs.changes();
+        let mut told: HashSet<(String, &'static str)> = HashSet::new();
+        yield Ok(Bytes::from_static(GREETING.as_bytes()));
+        loop {
+            let now_ns = api.config().clock.now_ns();
+            let StandingRequests { now, next_ns } = jobs.incidents.requests(&node, now_ns);
+            let name = |request: &JobRequest| (request.id.clone(), request.part.name());
+            // One that was not answered in time is told of again if somebody asks for it again.
+            let standing: HashSet<_> = now.iter().map(name).collect();
+            told.retain(|one| standing.contains(one));
+            for request in now {
+                if told.insert(name(&request)) {
+                    yield Ok(event(&request));
+                }
+            }
+            let heartbeat = api.config().limits.heartbeat;
+            let until = |next_ns: i64| {
+                let wait = Duration::from_nanos(next_ns.saturating_sub(now_ns).try_into().unwrap_or_default());
+                wait.clamp(SOON.min(heartbeat), heartbeat)
+            };
+            let heard = tokio::select! {
+                () = api.stopping().cancelled() => break,
+                heard = tokio::time::timeout(next_ns.map_or(heartbeat, until), changed.changed()) => heard,
+            };
+            match heard {
+                Ok(Ok(())) => {}
+                Ok(Err(_)) => break,
+                Err(_) => {
+                    yield Ok(Bytes::from_static(HEARTBEAT.as_bytes()));
+                }
+            }
+        }
+    }
+}
+
+fn event(request: &JobRequest) -> Bytes {
+    // Texts and numbers can always be written.
+    let data = serde_json::to_string(request).unwrap_or_default();
+    Bytes::from(format!("event: request\nid: {}/{}\ndata: {data}\n\n", request.id, request.part.name()))
+}
+
+/// A node tells of a trigger, or somebody wants the rest.
+async fn ask(
+    Shared(api): Shared<Api>,
+    headers: HeaderMap,
+    Asked(NoParams {}): Asked<NoParams>,
+    body: Result<Bytes, BytesRejection>,
+) -> Answered {
+    let jobs = api.jobs()?;
+    let incidents = Arc::clone(&jobs.incidents);
+    let now_ns = api.config().clock.now_ns();
+    let id = match json_body::<NewRequest>(&headers, body)? {
+        NewRequest { node: Some(node), incident: Some(incident), trigger: Some(trigger), rest: None } => {
+            let told = JobTrigger { node, incident, trigger };
+            JobIncidents::check(&told, now_ns)?;
+            let members = members(&api, &told).await?;
+            on_disk(move || incidents.tell(&told, members.as_ref(), now_ns)).await?
+        }
+        NewRequest { node: None, incident: None, trigger: None, rest: Some(id) } => {
+            on_disk(move || incidents.ask_rest(&id, now_ns).map(|()| Some(id))).await?
+        }
+        _ => return Err(ApiError::Body("give node, incident and trigger, or rest".to_owned())),
+    };
+    jobs.changed();
+    Ok(Json(json!({ "id": id })).into_response())
+}
+
+/// The job that a trigger's GPU was in, or if its rows do not say it, as those of a lost GPU, another of its node.
+async fn members(api: &Api, told: &JobTrigger) -> Result<Option<JobMembers>, ApiError> {
+    let fleet = api.history().fleet().await?.answer;
+    let from_ns = told.trigger.at_ns.saturating_sub(FRESH_NS);
+    let fresh: Vec<&Arc<GpuState>> = fleet.gpus.iter().filter(|gpu| gpu.last_seen_ns >= from_ns).collect();
+    let is_here = |gpu: &&&Arc<GpuState>| gpu.identity.node() == Some(told.node.as_str());
+    let here: Vec<&&Arc<GpuState>> = fresh.iter().filter(is_here).collect();
+    let its = here.iter().filter(|gpu| told.trigger.gpu.as_deref() == Some(&*gpu.key));
+    let Some(job) = its.chain(&here).find_map(|gpu| holder_of(gpu)) else { return Ok(None) };
+    let in_job = fresh.iter().filter(|gpu| holder_of(gpu).as_ref() == Some(&job));
+    let nodes = in_job.filter_map(|gpu| gpu.identity.node().map(str::to_owned)).collect();
+    Ok(Some(JobMembers { job: job.to_string(), nodes }))
+}
+
+/// All incidents, the newest first.
+async fn list(Shared(api): Shared<Api>, Asked(NoParams {}): Asked<NoParams>) -> Answered {
+    let incidents = api.jobs()?.incidents.list();
+    Ok(Json(JobIncidentList { incidents }).into_response())
+}
+
+/// One incident.
+async fn one(Shared(api): Shared<Api>, Named(id): Named, Asked(NoParams {}): Asked<NoParams>) -> Answered {
+    let incident = api.jobs()?.incidents.one(&id)?;
+    Ok(Json(incident).into_response())
+}
+
+/// What a node has sent.
+async fn answer(
+    Shared(api): Shared<Api>,
+    path: Result<Path<(String, String)>, PathRejection>,
+    Asked(PartParams { part }): Asked<PartParams>,
+) -> Answered {
+    let Path((id, node)) = path.map_err(ParameterError::from)?;
+    let (incidents, part) = (Arc::clone(&api.jobs()?.incidents), read_part(part.as_deref())?);
+    let (file, len) = on_disk(move || incidents.answer(&id, &node, part)).await?;
+    let headers = [(CONTENT_TYPE, "application/octet-stream"), (CACHE_CONTROL, "no-store")];
+    Ok((headers, Body::from_stream(bytes_of(file, len))).into_response())
+}
+
+/// A file in pieces, each read when the one before it has gone.
+fn bytes_of(file: File, len: u64) -> impl Stream<Item = io::Result<Bytes>> {
+    async_stream::stream! {
+        let (file, mut at) = (Arc::new(file), 0);
+        while at < len {
+            let file = Arc::clone(&file);
+            let piece_len = usize::try_from(len - at).unwrap_or(PIECE_LEN).min(PIECE_LEN);
+            let read = tokio::task::spawn_blocking(move || {
+                let mut piece = vec![0; piece_len];
+                file.read_exact_at(&mut piece, at).map(|()| Bytes::from(piece))
+            });
+            let piece = read.await.unwrap_or_else(|crashed| Err(io::Error::other(crashed)));
+            let is_over = piece.is_err();
+            at += piece_len as u64;
+            yield piece;
+            if is_over {
+                break;
+            }
+        }
+    }
+}
+
+/// Takes what a node answers.
+async fn take(
+    Shared(api): Shared<Api>,
+    path: Result<Path<(String, String)>, PathRejection>,
+    Asked(SentParams { part, cut }): Asked<SentParams>,
+    body: Body,
+) -> Answered {
+    let Path((id, node)) = path.map_err(ParameterError::from)?;
+    let (jobs, part) = (api.jobs()?, read_part(part.as_deref())?);
+    let is_cut = cut.map_or(Ok(false), |cut| parameter::flag("cut", &cut))?;
+    let now_ns = api.config().clock.now_ns();
+    let mut pieces = body.into_data_stream();
+    let taken = received(jobs, (id, node, part), &mut pieces, (is_cut, now_ns)).await;
+    if !matches!(taken, Ok(true)) {
+        // The client reads the answer when it has sent all.
+        discard(&mut Body::from_stream(pieces)).await;
+    }
+    let is_new = taken?;
+    if is_new {
+        jobs.changed();
+    }
+    Ok(Json(json!({ "is_new": is_new })).into_response())
+}
+
+async fn received(
+    jobs: &KeptJobs,
+    (id, node, part): (String, String, WindowPart),
+    pieces: &mut BodyDataStream,
+    (is_cut, now_ns): (bool, i64),
+) -> Result<bool, ApiError> {
+    let _permit = jobs.arrival().await?;
+    let incidents = Arc::clone(&jobs.incidents);
+    let Some(mut incoming) = on_disk(move || incidents.receive(&id, &node, part)).await? else {
+        return Ok(false);
+    };
+    while let Some(bytes) = pieces.next().await {
+        let bytes = bytes.map_err(|_| ApiError::Body("it ended early".to_owned()))?;
+        incoming = on_disk(move || incoming.take(&bytes).map(|()| incoming)).await?;
+    }
+    let incidents = Arc::clone(&jobs.incidents);
+    on_disk(move || incidents.keep(incoming, is_cut, now_ns)).await
+}
+
+/// The part that is meant: the window unless it is named.
+fn read_part(text: Option<&str>) -> Result<WindowPart, ApiError> {
+    let Some(text) = text else { return Ok(WindowPart::Window) };
+    let known = WindowPart::ALL.into_iter().find(|part| part.name() == text);
+    known.ok_or_else(|| ApiError::parameter("part", text, "window or rest"))
+}

@@ -7,7 +7,7 @@ use axum::routing::get;
 use gpuvitals_listener::TokenScope;
 
 use super::answered::READING;
-use super::{docs, page, prom, silences};
+use super::{docs, flight, page, prom, silences};
 use crate::api::Api;
 
 /// Where the paths of the incidents of jobs begin.
@@ -26,6 +26,7 @@ pub(crate) fn all() -> Router<Api> {
         .route("/openapi.json", get(docs::json))
         .route("/openapi.yaml", get(docs::yaml))
         .merge(silences::paths())
+        .merge(flight::paths())
         .merge(prom::paths())
         .fallback(page::page)
         .method_not_allowed_fallback(not_allowed)

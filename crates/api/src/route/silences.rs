@@ -2,15 +2,13 @@
 
 use std::sync::Arc;
 
-use axum::Json;
 use axum::body::Bytes;
 use axum::extract::State as Shared;
 use axum::extract::rejection::BytesRejection;
-use axum::http::header::CONTENT_TYPE;
 use axum::http::{HeaderMap, Method};
 use axum::response::IntoResponse;
 use axum::routing::get;
-use axum::{Router, http};
+use axum::{Json, Router};
 use gpuvitals_analysis::findings::{SILENCE_MAX_NS, Silence, Silenced};
 use gpuvitals_core::time;
 use gpuvitals_listener::TokenScope;
@@ -25,7 +23,7 @@ use crate::ask::{Ask, Body, Rendered, View};
 use crate::asked::Instant;
 use crate::dto::{Moment, SilenceEntry, SilenceList};
 use crate::error::{ApiError, ErrorBody};
-use crate::parameter::Asked;
+use crate::parameter::{Asked, json_body};
 
 const PATH: &str = "/api/v1/analysis/silences";
 /// Longest note, in characters.
@@ -152,18 +150,7 @@ pub(crate) async fn silence(
     headers: HeaderMap,
     body: Result<Bytes, BytesRejection>,
 ) -> Answered {
-    let is_json = |value: &http::HeaderValue| {
-        value
-            .to_str()
-            .is_ok_and(|text| text.split(';').next().is_some_and(|it| it.trim() == "application/json"))
-    };
-    // A page of another site can send a form to this machine, but JSON only where CORS lets it.
-    if !headers.get(CONTENT_TYPE).is_some_and(is_json) {
-        return Err(ApiError::Body("it must be of content-type: application/json".to_owned()));
-    }
-    let body = body.map_err(|error| ApiError::Body(error.body_text()))?;
-    let asked: NewSilence =
-        serde_json::from_slice(&body).map_err(|error| ApiError::Body(error.to_string()))?;
+    let asked: NewSilence = json_body(&headers, body)?;
     let note = asked.note.trim();
     if note.chars().count() > NOTE_MAX {
         return Err(ApiError::Body(format!("note: it has more than {NOTE_MAX} characters")));
