@@ -118,7 +118,7 @@ pub(crate) enum ApiError {
     #[error("nothing is silenced as {0:?}; GET /api/v1/analysis/silences lists what is")]
     UnknownSilence(String),
     #[error(
-        "incidents of jobs are not kept here: flight.dir of this gateway names no directory that it can use; its log says why"
+        "incidents of jobs are not kept here: flight.dir of this gateway names no directory that it can use"
     )]
     NoJobs,
     #[error(transparent)]
@@ -229,7 +229,7 @@ impl ApiError {
             Self::UnknownHost(_) => (StatusCode::NOT_FOUND, ErrorCode::UnknownHost),
             Self::UnknownCluster(_) => (StatusCode::NOT_FOUND, ErrorCode::UnknownCluster),
             Self::NoGpus(_) => (StatusCode::BAD_REQUEST, ErrorCode::NoGpus),
-            Self::Body(_) => (StatusCode::BAD_REQUEST, ErrorCode::BadBody),
+            Self::Body(_) | Self::Job(JobError::Unfit(_)) => (StatusCode::BAD_REQUEST, ErrorCode::BadBody),
             Self::UnknownFinding(_) => (StatusCode::NOT_FOUND, ErrorCode::UnknownFinding),
             Self::UnknownJob(_) | Self::UnknownHolder(_) => (StatusCode::NOT_FOUND, ErrorCode::UnknownJob),
             Self::UnknownSilence(_) => (StatusCode::NOT_FOUND, ErrorCode::UnknownSilence),
@@ -241,7 +241,6 @@ impl ApiError {
             Self::Streams(_) => (StatusCode::SERVICE_UNAVAILABLE, ErrorCode::TooManyStreams),
             Self::Incomplete { .. } => (StatusCode::SERVICE_UNAVAILABLE, ErrorCode::Incomplete),
             Self::Job(JobError::Unknown { .. }) => (StatusCode::NOT_FOUND, ErrorCode::UnknownIncident),
-            Self::Job(JobError::Unfit(_)) => (StatusCode::BAD_REQUEST, ErrorCode::BadBody),
             Self::Job(JobError::TooLong { .. }) => (StatusCode::PAYLOAD_TOO_LARGE, ErrorCode::BodyTooLarge),
             Self::NoLog | Self::NoJobs | Self::Job(_) | Self::Query(QueryError::Away { .. }) => {
                 (StatusCode::SERVICE_UNAVAILABLE, ErrorCode::Unavailable)

@@ -125,4 +125,7 @@ pub enum JobError {
     /// The disk cannot be used.
     #[error("incidents of jobs cannot be kept or read now: their disk fails; the log says more")]
     Disk(#[from] FlightError),
+    /// Rows that were sent cannot be written as a file of a table.
+    #[error(transparent)]
+    Table(#[from] RecordError),
 }

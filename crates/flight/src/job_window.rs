@@ -4,13 +4,13 @@
 
 use std::collections::BTreeMap;
 use std::fs::File;
-use std::io::{self, BufReader, Read as _, Seek as _, Write as _};
+use std::io::{BufReader, Read as _, Seek as _, Write as _};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use gpuvitals_core::batch::RowKeys;
 use gpuvitals_core::{Batch, Table};
-use gpuvitals_log::Fresh;
+use gpuvitals_log::{Fresh, open_file};
 use gpuvitals_record::unpack;
 
 use crate::error::{FlightError, JobError};
@@ -64,10 +64,12 @@ impl IncomingWindow {
 
     /// Looks at all that came.
     pub(crate) fn look(&self, is_cut: bool, came_ns: i64) -> Result<NodeWindow, JobError> {
-        let mut file = self.fresh.file();
+        let mut file = self.fresh.file().try_clone().map_err(FlightError::io("read", &self.target))?;
         file.rewind().map_err(FlightError::io("read", &self.target))?;
         let mut facts = WindowFacts::default();
-        pieces(file, &self.target, |batch| facts.add(batch, self.span))?;
+        for batch in WindowPieces::of(file, &self.target)? {
+            facts.add(&batch?, self.span)?;
+        }
         let gpus_max = GPU_LEN_MAX.saturating_mul(facts.gpus.len().max(1) as u64);
         if self.part == WindowPart::Window && self.bytes > gpus_max {
             return Err(JobError::TooLong { what: "a window of these GPUs", max: gpus_max });
@@ -90,35 +92,59 @@ impl IncomingWindow {
     }
 }
 
-/// Shows each batch of a file of pieces.
-///
-/// # Errors
-/// If it cannot be read, is no such file, or `seen` refuses one.
-fn pieces(
-    file: &File,
-    path: &Path,
-    mut seen: impl FnMut(&Batch) -> Result<(), JobError>,
-) -> Result<(), JobError> {
-    let failed = |error: io::Error| match error.kind() {
-        io::ErrorKind::UnexpectedEof => JobError::Unfit("the last piece is cut off".to_owned()),
-        _ => FlightError::io("read", path)(error).into(),
-    };
-    let mut left = file.metadata().map_err(failed)?.len();
-    let mut reader = BufReader::new(file);
-    while left > 0 {
-        let mut len = [0; 4];
-        reader.read_exact(&mut len).map_err(failed)?;
-        let len = u32::from_le_bytes(len);
-        let rest = left.checked_sub(4 + u64::from(len));
-        left = rest.ok_or_else(|| failed(io::ErrorKind::UnexpectedEof.into()))?;
-        let mut piece = Vec::new();
-        reader.by_ref().take(len.into()).read_to_end(&mut piece).map_err(failed)?;
-        let batch = unpack(&piece).map_err(|error| {
-            JobError::Unfit(format!("a piece is no batch: {}", gpuvitals_core::causes(&error)))
-        })?;
-        seen(&batch)?;
+/// The batches of a file of pieces, as nodes send them.
+#[derive(Debug)]
+pub struct WindowPieces {
+    reader: BufReader<File>,
+    left: u64,
+    path: PathBuf,
+}
+
+impl WindowPieces {
+    /// Those of a file of this name.
+    ///
+    /// # Errors
+    /// If it cannot be read.
+    pub fn open(path: &Path) -> Result<Self, JobError> {
+        let file = open_file(path).map_err(FlightError::io("open", path))?;
+        Self::of(file, path)
     }
-    Ok(())
+
+    fn of(file: File, path: &Path) -> Result<Self, JobError> {
+        let left = file.metadata().map_err(FlightError::io("read", path))?.len();
+        Ok(Self { reader: BufReader::new(file), left, path: path.to_owned() })
+    }
+
+    fn read(&mut self) -> Result<Batch, JobError> {
+        let cut = || JobError::Unfit("the last piece is cut off".to_owned());
+        let mut len = [0; 4];
+        self.left = self.left.checked_sub(len.len() as u64).ok_or_else(cut)?;
+        self.reader.read_exact(&mut len).map_err(FlightError::io("read", &self.path))?;
+        let len = u32::from_le_bytes(len);
+        self.left = self.left.checked_sub(len.into()).ok_or_else(cut)?;
+        let mut piece = Vec::new();
+        let mut reader = self.reader.by_ref().take(len.into());
+        reader.read_to_end(&mut piece).map_err(FlightError::io("read", &self.path))?;
+        unpack(&piece).map_err(|error| {
+            JobError::Unfit(format!("a piece is no batch: {}", gpuvitals_core::causes(&error)))
+        })
+    }
+}
+
+impl Iterator for WindowPieces {
+    type Item = Result<Batch, JobError>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        if self.left == 0 {
+            return None;
+        }
+        let read = self.read();
+        if read.is_err() {
+            // Behind it nothing can be told apart.
+            self.left = 0;
+        }
+        Some(read)
+    }
 }
 
 /// What the rows of a window say of it.

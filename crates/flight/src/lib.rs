@@ -49,7 +49,7 @@ pub use folder::{FlightFolder, IncidentEntry, IncidentState};
 pub use incident::{FlightGpu, FlightIncident, FlightSpan, INCIDENT_SCHEMA, ReadError};
 pub use job::{JobIncidents, JobMembers, JobRequest, StandingRequests};
 pub use job_incident::{AskedNode, FirstVictim, JobIncident, JobTrigger, NodeWindow, WindowGpu, WindowPart};
-pub use job_window::IncomingWindow;
+pub use job_window::{IncomingWindow, WindowPieces};
 pub use line::FlightLine;
 pub use place::FlightPlace;
 pub use reads::FlightRead;

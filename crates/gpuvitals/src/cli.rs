@@ -56,7 +56,17 @@ const ACCESS: [&str; 8] =
 const FLAGS: [(&str, &[&str]); 12] = [
     (
         "up",
-        &["source", "files", "api", "store.dir", "collector.sinks", "sampling.cluster", "listener", "otlp"],
+        &[
+            "source",
+            "files",
+            "api",
+            "store.dir",
+            "flight.dir",
+            "collector.sinks",
+            "sampling.cluster",
+            "listener",
+            "otlp",
+        ],
     ),
     ("record", &["sampling.cluster"]),
     (
@@ -87,7 +97,7 @@ const FLAGS: [(&str, &[&str]); 12] = [
             "remote_write",
         ],
     ),
-    ("serve", &["gateway", "api", "listener", "message_queue.address", "otlp"]),
+    ("serve", &["gateway", "api", "flight.dir", "listener", "message_queue.address", "otlp"]),
     ("stream", &["stream", "files", "listener", "message_queue.address", "message_queue.topic", "otlp"]),
     (
         "queue",
@@ -284,7 +294,7 @@ pub(crate) enum Command {
     /// Run on a node: sample its GPUs and the host, and serve the metrics to Prometheus
     #[command(after_help = crate::agent::EXAMPLES)]
     Agent,
-    /// The flight recorder of this node: what it kept of its last minutes around what happened
+    /// The flight recorder: what this node, or the nodes of a job, kept of their last minutes around what happened
     Flight(crate::flight::FlightCommand),
     /// Make, list and revoke the tokens that services ask for
     Token(crate::token::TokenCommand),

@@ -1,6 +1,7 @@
-//! `gpuvitals flight`: the incidents that the flight recorder of this node keeps.
+//! `gpuvitals flight`: the incidents that the flight recorder of this node keeps, and those of whole jobs that a gateway keeps.
 
 mod bundle;
+mod fetch;
 mod words;
 
 use std::path::{Path, PathBuf};
@@ -18,7 +19,7 @@ use crate::config::Config;
 use crate::failure::{Exit, Failure};
 use crate::table::aligned;
 use crate::terminal::print;
-use words::{failure, safe};
+use words::{failure, pretty, safe};
 
 /// Errors of an incident that are shown; the file has all.
 const ERRORS_MAX: usize = 20;
@@ -32,6 +33,7 @@ const ERRORS_MAX: usize = 20;
   gpuvitals flight show 20261130T031459Z-xid
   gpuvitals flight dump                         what the ring has now, also of a dead agent
   gpuvitals flight bundle 20261130T031459Z-xid --run \"/usr/bin/nvidia-smi -q\"
+  gpuvitals flight fetch 20261130T031459Z-xid --url http://gateway:8081
 
 Docs: docs/flight.md.")]
 pub(crate) struct FlightCommand {
@@ -61,6 +63,8 @@ enum FlightDeed {
     Dump,
     /// Make an archive of an incident for a vendor's case
     Bundle(bundle::Bundle),
+    /// Fetch an incident of a whole job from a gateway: what the recorders of all its nodes have
+    Fetch(fetch::Fetch),
 }
 
 /// Does it.
@@ -68,25 +72,31 @@ enum FlightDeed {
 /// # Errors
 /// If there is no directory, no such incident, or something cannot be read or written.
 pub(crate) fn run(command: &FlightCommand, config: &Config) -> Result<(), Failure> {
-    let state = std::env::var_os(STATE_DIRECTORY);
-    let directory = config.flight.directory(state.as_deref()).map_err(|why| {
-        let way = "--flight-dir DIR names the directory here, or --config FILE the agent's settings";
-        Failure::new(Exit::Usage, format!("{why}; {way}"))
-    })?;
-    let folder = FlightFolder::of(&directory);
+    let folder = || directory(config).map(|directory| FlightFolder::of(&directory));
     match &command.command {
         FlightDeed::List { json } => {
-            let entries = folder.list().map_err(failure)?;
+            let entries = folder()?.list().map_err(failure)?;
             print(&if *json { list_json(&entries)? } else { list(&entries) })
         }
         FlightDeed::Show { id, json } => {
+            let folder = folder()?;
             let incident = folder.read(id).map_err(failure)?;
             let path = folder.path(id).map_err(failure)?;
             print(&if *json { pretty(&value_of(&incident)?)? } else { shown(&incident, &path) })
         }
-        FlightDeed::Dump => dump(directory, config),
-        FlightDeed::Bundle(wanted) => bundle::run(wanted, &folder),
+        FlightDeed::Dump => dump(directory(config)?, config),
+        FlightDeed::Bundle(wanted) => bundle::run(wanted, &folder()?),
+        FlightDeed::Fetch(wanted) => fetch::run(wanted),
     }
+}
+
+/// The directory of this node's flight recorder.
+fn directory(config: &Config) -> Result<PathBuf, Failure> {
+    let state = std::env::var_os(STATE_DIRECTORY);
+    config.flight.directory(state.as_deref()).map_err(|why| {
+        let way = "--flight-dir DIR names the directory here, or --config FILE the agent's settings";
+        Failure::new(Exit::Usage, format!("{why}; {way}"))
+    })
 }
 
 fn dump(directory: PathBuf, config: &Config) -> Result<(), Failure> {
@@ -103,12 +113,6 @@ fn dump(directory: PathBuf, config: &Config) -> Result<(), Failure> {
 
 fn value_of(incident: &FlightIncident) -> Result<Value, Failure> {
     serde_json::to_value(incident).map_err(|error| Failure::caused(Exit::Bug, "cannot write JSON", error))
-}
-
-fn pretty(value: &Value) -> Result<String, Failure> {
-    let text = serde_json::to_string_pretty(value);
-    text.map(|text| format!("{text}\n"))
-        .map_err(|error| Failure::caused(Exit::Bug, "cannot write JSON", error))
 }
 
 /// What can be said of an incident in a line.

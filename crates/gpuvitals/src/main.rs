@@ -48,6 +48,8 @@ mod collect;
 #[cfg(feature = "services")]
 mod fleet_figures;
 #[cfg(feature = "services")]
+mod flight_jobs;
+#[cfg(feature = "services")]
 mod gateway;
 #[cfg(feature = "services")]
 mod limits;

@@ -11,7 +11,7 @@ use gpuvitals_core::{clock, time};
 use gpuvitals_queue::link::{BearerToken, Credentials};
 use serde_json::Value;
 use ureq::http::header::{AUTHORIZATION, CONTENT_TYPE};
-use ureq::http::{Method, Request};
+use ureq::http::{Method, Request, StatusCode};
 
 use crate::client::{self, http_client};
 use crate::failure::{Exit, Failure};
@@ -139,12 +139,43 @@ pub(crate) fn send(
     path: &str,
     body: Option<&Value>,
 ) -> Result<Value, Failure> {
+    let (status, body) = answered(server, method, path, body)?;
+    let answer = json_of(server, &body)?;
+    if status.is_success() || path == HEALTH { Ok(answer) } else { Err(refused(status, &answer)) }
+}
+
+/// The answer of the server at a path that does not answer in JSON.
+///
+/// # Errors
+/// As [`ask`].
+pub(crate) fn bytes(server: &Server, path: &str) -> Result<Vec<u8>, Failure> {
+    let (status, body) = answered(server, Method::GET, path, None)?;
+    if status.is_success() { Ok(body) } else { Err(refused(status, &json_of(server, &body)?)) }
+}
+
+fn json_of(server: &Server, body: &[u8]) -> Result<Value, Failure> {
+    serde_json::from_slice(body).map_err(|e| {
+        Failure::caused(Exit::Data, format!("{} did not answer in JSON; is it a gpuvitals?", server.url), e)
+    })
+}
+
+fn refused(status: StatusCode, answer: &Value) -> Failure {
+    let message = answer["message"].as_str().unwrap_or("no reason given");
+    Failure::new(client::exit(status), words::for_people(message))
+}
+
+fn answered(
+    server: &Server,
+    method: Method,
+    path: &str,
+    body: Option<&Value>,
+) -> Result<(StatusCode, Vec<u8>), Failure> {
     if !["http://", "https://"].iter().any(|scheme| server.url.starts_with(scheme)) {
         let text =
             format!("--url (GPUVITALS_URL): {:?} is no server's URL; write http://HOST:8081", server.url);
         return Err(Failure::new(Exit::Usage, text));
     }
-    let (url, is_health) = (server.url.as_str(), path == HEALTH);
+    let url = server.url.as_str();
     let unreachable = |error: ureq::Error| {
         Failure::caused(
             Exit::Unavailable,
@@ -174,12 +205,5 @@ pub(crate) fn send(
         let _unwritten = writeln!(std::io::stderr(), "not read: {missing}");
     }
     let body = response.body_mut().with_config().limit(ANSWER_LEN_MAX).read_to_vec().map_err(unreachable)?;
-    let answer: Value = serde_json::from_slice(&body).map_err(|e| {
-        Failure::caused(Exit::Data, format!("{url} did not answer in JSON; is it a gpuvitals?"), e)
-    })?;
-    if !status.is_success() && !is_health {
-        let message = answer["message"].as_str().unwrap_or("no reason given");
-        return Err(Failure::new(client::exit(status), words::for_people(message)));
-    }
-    Ok(answer)
+    Ok((status, body))
 }

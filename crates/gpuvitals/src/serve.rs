@@ -21,7 +21,7 @@ use crate::failure::{Exit, Failure};
 use crate::pipe::SidePipe;
 use crate::service::Service;
 use crate::watched::Watched;
-use crate::{listening, queue_api, sinks, up};
+use crate::{flight_jobs, listening, queue_api, sinks, up};
 use collectors::Collectors;
 use status::Status;
 
@@ -86,6 +86,7 @@ async fn serve(config: &Config, Service { announcer, mut signals, .. }: Service)
     let calls = gpuvitals_remote::serve(api.shown_history(), api.queries(), &stop).await;
     let beside = queue_api::with(Beside::reading(calls), None, &queue_settings)?;
     api.keep_findings(outlet, &config.sampling.node());
+    flight_jobs::keep(&api, &config.flight);
     let shown = api.clone();
     crate::outgoing::show(Figures::new(move || shown.families()));
     let mut server = tokio::spawn(gpuvitals_api::serve(socket, api, beside, access, stop.clone()));

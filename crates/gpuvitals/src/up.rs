@@ -29,7 +29,7 @@ use crate::listening;
 use crate::pipe::{Counts, PipeError, Progress, SidePipe};
 use crate::service::Service;
 use crate::watched::Watched;
-use crate::{broker, collect, disk, queue_api, sinks, source};
+use crate::{broker, collect, disk, flight_jobs, queue_api, sinks, source};
 use status::{Status, StatusQueue};
 
 /// Examples for the help.
@@ -110,6 +110,7 @@ async fn serve(
     let (calls, queue) = (Beside::reading(calls), here.as_ref().map(|it| &it.0));
     let beside = queue_api::with(calls, queue, &config.message_queue)?;
     api.keep_findings(outlet, &config.sampling.node());
+    flight_jobs::keep(&api, &config.flight);
     crate::outgoing::show(figures(api.clone(), here.as_ref().map(|it| it.1.figures())));
     let mut server = tokio::spawn(gpuvitals_api::serve(socket, api, beside, access, stop_api.clone()));
     let (sink_too, collector) = (Arc::clone(&sink), Arc::clone(status.collector()));

@@ -1,6 +1,7 @@
 //! What is said of the files of a flight recorder.
 
 use gpuvitals_flight::FlightError;
+use serde_json::Value;
 
 use crate::failure::{Exit, Failure};
 use crate::table::text;
@@ -25,4 +26,14 @@ pub(super) fn failure(error: FlightError) -> Failure {
 /// A text that is shown on a terminal, whoever wrote it.
 pub(super) fn safe(words: &str) -> String {
     text(&words.into())
+}
+
+/// JSON for people and programs.
+///
+/// # Errors
+/// When it cannot be written, which would be a defect.
+pub(super) fn pretty(value: &Value) -> Result<String, Failure> {
+    let text = serde_json::to_string_pretty(value);
+    text.map(|text| format!("{text}\n"))
+        .map_err(|error| Failure::caused(Exit::Bug, "cannot write JSON", error))
 }
