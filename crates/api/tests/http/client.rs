@@ -18,6 +18,14 @@ pub(crate) struct Answer {
 }
 
 impl Answer {
+    /// All that came on a connection.
+    pub(crate) fn of(bytes: &[u8]) -> Self {
+        let end = bytes.windows(4).position(|four| four == b"\r\n\r\n").expect("an answer has a head");
+        let head = String::from_utf8(bytes[..end].to_vec()).unwrap();
+        let status = head.split(' ').nth(1).unwrap().parse().unwrap();
+        Self { status, head, body: bytes[end + 4..].to_vec() }
+    }
+
     pub(crate) fn header(&self, name: &str) -> Option<&str> {
         header(&self.head, name)
     }
@@ -59,10 +67,7 @@ pub(crate) async fn request(address: SocketAddr, method: &str, path: &str, heade
     stream.write_all(text.as_bytes()).await.unwrap();
     let mut bytes = Vec::new();
     soon(&format!("the answer to {path}"), stream.read_to_end(&mut bytes)).await.unwrap();
-    let end = bytes.windows(4).position(|four| four == b"\r\n\r\n").expect("an answer has a head");
-    let head = String::from_utf8(bytes[..end].to_vec()).unwrap();
-    let status = head.split(' ').nth(1).unwrap().parse().unwrap();
-    Answer { status, head, body: bytes[end + 4..].to_vec() }
+    Answer::of(&bytes)
 }
 
 /// An open stream of events. It speaks HTTP/1.0, so that the body comes as it is.

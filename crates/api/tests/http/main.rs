@@ -17,6 +17,7 @@ mod clusters;
 mod collector;
 mod course;
 mod fleet_use;
+mod flight;
 mod jobs;
 mod judged;
 mod lacking;

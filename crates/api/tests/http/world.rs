@@ -13,6 +13,7 @@ use gpuvitals_core::clusters::ClusterView;
 use gpuvitals_core::feed::{self, Feed};
 use gpuvitals_core::time::{self, SECOND_NS};
 use gpuvitals_core::{Batch, BatchBuilder, Health, Identity, IdentityColumn, Origin, Table, catalogue};
+use gpuvitals_flight::JobIncidents;
 use gpuvitals_listener::{AcceptError, Access};
 use gpuvitals_store::{Store, StoreConfig};
 use serde_json::json;
@@ -130,6 +131,7 @@ impl World {
         let api = Api::new(config, Arc::new(store.clone()), Arc::clone(&parts) as Arc<dyn StatusView>);
         let (outlet, feed) = feed::open();
         api.keep_findings(outlet, "gateway");
+        api.keep_flight(Arc::new(JobIncidents::open(&dir.path().join("flight"), 20).unwrap()));
         let served = tokio::spawn(serve(
             listener,
             api,

@@ -1,0 +1,218 @@
+//! Incidents of whole jobs: a node tells, all nodes are asked, and what they send is read.
+
+use gpuvitals_core::IdentityColumn;
+use gpuvitals_core::time::SECOND_NS;
+use gpuvitals_record::pack;
+use serde_json::{Value, json};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpStream;
+
+use crate::analysis::H100;
+use crate::client::{Answer, Events, request, soon};
+use crate::world::{Row, World, gpu, now_ns, rows};
+
+const REQUESTS: &str = "/api/v1/flight/requests";
+const INCIDENTS: &str = "/api/v1/flight/incidents";
+
+/// Two nodes of job `a/research/train-7`, one of another job, and a GPU of `n1` whose rows lack the job.
+async fn fleet() -> World {
+    let held = |uuid: &str, node: &str, job: &str| {
+        let texts = [
+            (IdentityColumn::Cluster, "a"),
+            (IdentityColumn::Namespace, "research"),
+            (IdentityColumn::Job, job),
+        ];
+        let gpu = gpu(uuid, node, 0, H100);
+        texts.into_iter().fold(gpu, |gpu, (column, text)| gpu.with(column, text).unwrap())
+    };
+    let busy: &[(&str, f64)] = &[("power_w", 400.0)];
+    let world = World::empty(|_, _| ()).await;
+    let fleet: [Row<'_>; 5] = [
+        (held("GPU-1", "n1", "train-7"), 50, busy),
+        (held("GPU-2", "n2", "train-7"), 50, busy),
+        (held("GPU-3", "n3", "train-8"), 50, busy),
+        (gpu("GPU-4", "n1", 1, H100), 50, busy),
+        // It had the job an hour ago.
+        (held("GPU-5", "n5", "train-7"), 3_600, busy),
+    ];
+    world.append(rows(&fleet)).await;
+    world
+}
+
+async fn post(world: &World, body: &str) -> Answer {
+    let headers = format!("content-type: application/json\r\ncontent-length: {}\r\n", body.len());
+    request(world.address, "POST", REQUESTS, &format!("{headers}\r\n{body}")).await
+}
+
+/// What a node tells of a GPU, forty seconds ago.
+fn told(node: &str, incident: &str, gpu: &str) -> Value {
+    let trigger = json!({
+        "kind": "lost", "gpu": gpu, "code": null, "detail": "it reports nothing any more", "rule": null,
+        "at_ns": now_ns() - 40 * SECOND_NS
+    });
+    json!({"node": node, "incident": incident, "trigger": trigger})
+}
+
+/// The id that a node gets for what it tells.
+async fn tell(world: &World, told: Value) -> Value {
+    let answer = post(world, &told.to_string()).await;
+    assert_eq!(answer.status, 200, "{told}: {}", answer.text());
+    answer.json()["id"].clone()
+}
+
+/// Sends rows in chunks, as of a body whose length nobody knows before.
+async fn send(world: &World, path: &str, bytes: &[u8]) -> Answer {
+    let mut stream = TcpStream::connect(world.address).await.unwrap();
+    let head = format!("POST {path} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n");
+    let head = format!("{head}content-type: application/octet-stream\r\ntransfer-encoding: chunked\r\n\r\n");
+    stream.write_all(head.as_bytes()).await.unwrap();
+    for chunk in bytes.chunks(60_000) {
+        stream.write_all(format!("{:x}\r\n", chunk.len()).as_bytes()).await.unwrap();
+        stream.write_all(chunk).await.unwrap();
+        stream.write_all(b"\r\n").await.unwrap();
+    }
+    stream.write_all(b"0\r\n\r\n").await.unwrap();
+    all_of(stream).await
+}
+
+/// What is at a path, by HTTP/1.0, so that the body comes as it is.
+async fn plain(world: &World, path: &str) -> Answer {
+    let mut stream = TcpStream::connect(world.address).await.unwrap();
+    let head = format!("GET {path} HTTP/1.0\r\nhost: localhost\r\n\r\n");
+    stream.write_all(head.as_bytes()).await.unwrap();
+    all_of(stream).await
+}
+
+async fn all_of(mut stream: TcpStream) -> Answer {
+    let mut all = Vec::new();
+    soon("an answer", stream.read_to_end(&mut all)).await.unwrap();
+    Answer::of(&all)
+}
+
+/// A piece with rows of a GPU of `n1`, one of each second before now.
+fn piece(uuid: &str, seconds: std::ops::Range<i64>) -> Vec<u8> {
+    let own: &[(&str, f64)] = &[("power_w", 400.0)];
+    let all: Vec<Row<'_>> = seconds.map(|second| (gpu(uuid, "n1", 0, H100), second, own)).collect();
+    let mut packed = Vec::new();
+    pack(&rows(&all), &mut packed).unwrap();
+    let mut piece = u32::try_from(packed.len()).unwrap().to_le_bytes().to_vec();
+    piece.extend(packed);
+    piece
+}
+
+#[tokio::test]
+async fn all_nodes_of_a_job_are_asked_and_what_they_send_is_read() {
+    let world = fleet().await;
+    let mut streams = Vec::new();
+    for node in ["n1", "n2", "n3", "n5"] {
+        streams.push(Events::open(world.address, &format!("{REQUESTS}?node={node}")).await);
+    }
+    // The rows of the lost GPU lack the job.
+    let id = tell(&world, told("n1", "own-1", "GPU-4")).await;
+    let id = id.as_str().unwrap();
+    assert_eq!(tell(&world, told("n2", "own-2", "GPU-2")).await, id, "of the same minute");
+    let expected = json!({
+        "id": id, "part": "window", "trigger": told("n1", "", "GPU-4")["trigger"], "by": "n1",
+        "asked": {"from_ns": now_ns() - 100 * SECOND_NS, "to_ns": now_ns() - 10 * SECOND_NS}
+    });
+    for stream in &mut streams[..2] {
+        assert_eq!(stream.event().await, Some(("request".to_owned(), expected.clone())));
+        assert_eq!(stream.id.as_deref(), Some(format!("{id}/window").as_str()));
+    }
+    let of_n1 = format!("{INCIDENTS}/{id}/nodes/n1");
+    assert_eq!(world.get(&of_n1).await.json()["code"], "unknown_incident", "nothing was sent yet");
+    let sent = [piece("GPU-1", 10..101), piece("GPU-4", 41..101)].concat();
+    let answer = send(&world, &of_n1, &sent).await;
+    assert_eq!((answer.status, answer.json()), (200, json!({"is_new": true})));
+    let again = send(&world, &format!("{of_n1}?part=window&cut=true"), &piece("GPU-1", 50..51)).await;
+    assert_eq!((again.status, again.json()), (200, json!({"is_new": false})));
+    let read = plain(&world, &of_n1).await;
+    assert_eq!(read.header("content-type"), Some("application/octet-stream"));
+    assert_eq!(read.body, sent);
+
+    let list = world.ok(INCIDENTS).await;
+    assert_eq!(list["incidents"][0], world.ok(&format!("{INCIDENTS}/{id}")).await);
+    let [incident] = &list["incidents"].as_array().unwrap()[..] else { panic!("{list}") };
+    assert_eq!((&incident["job"], &incident["told"]), (&json!("a/research/train-7"), &json!(2)));
+    let nodes: Vec<_> = incident["nodes"].as_array().unwrap().iter().map(|node| &node["node"]).collect();
+    assert_eq!(nodes, ["n1", "n2"], "not that of another job, and not one of long ago");
+    let window = &incident["nodes"][0]["window"];
+    assert_eq!((&window["rows"], &window["is_cut"]), (&json!(151), &json!(false)));
+    assert_eq!((&incident["first"]["gpu"], &incident["first"]["node"]), (&json!("GPU-4"), &json!("n1")));
+
+    // Who comes back gets what stands and nothing else; who stayed gets each once, in order.
+    let rest = post(&world, &json!({"rest": id}).to_string()).await;
+    assert_eq!((rest.status, rest.json()), (200, json!({"id": id})));
+    world.set_time(now_ns() + 61 * SECOND_NS);
+    let mut back =
+        Events::resume(world.address, &format!("{REQUESTS}?node=n1"), &format!("{id}/window")).await;
+    let (_, data) = back.event().await.unwrap();
+    assert_eq!((&data["part"], &data["id"]), (&json!("rest"), &json!(id)));
+    world.shutdown.cancel();
+    assert_eq!(back.event().await, None, "the gateway stops");
+}
+
+#[tokio::test]
+async fn what_nobody_knows_or_may_send_is_refused() {
+    let world = fleet().await;
+    assert_eq!(tell(&world, told("n9", "own", "GPU-9")).await, Value::Null, "no job is known there");
+    assert_eq!(tell(&world, told("n5", "own", "GPU-5")).await, Value::Null, "it left long ago");
+    assert_eq!(world.ok(INCIDENTS).await, json!({"incidents": []}));
+    let id = tell(&world, told("n3", "own", "GPU-3")).await;
+    let id = id.as_str().unwrap();
+    let mut ahead = told("n3", "own-2", "GPU-3");
+    ahead["trigger"]["at_ns"] = json!(now_ns() + 3_600 * SECOND_NS);
+    for (body, status, code) in [
+        (json!({}), 400, "bad_body"),
+        (json!({"node": "n3"}), 400, "bad_body"),
+        (json!({"rest": id, "node": "n3"}), 400, "bad_body"),
+        (json!({"rest": id, "more": 1}), 400, "bad_body"),
+        (told("../n3", "own", "GPU-3"), 400, "bad_body"),
+        (told("n3", "../../own", "GPU-3"), 400, "bad_body"),
+        (told("n3", "own", "GPU\u{1b}[31m"), 400, "bad_body"),
+        (ahead, 400, "bad_body"),
+        (json!({"rest": "20261120T160000Z-lost"}), 404, "unknown_incident"),
+        (json!({"rest": "../.."}), 404, "unknown_incident"),
+    ] {
+        let answer = post(&world, &body.to_string()).await;
+        let said = answer.json();
+        assert_eq!((answer.status, said["code"].as_str()), (status, Some(code)), "{body}: {said}");
+    }
+    for (path, status, code) in [
+        (REQUESTS.to_owned(), 400, "bad_parameter"),
+        (format!("{REQUESTS}?node=..%2Fn3"), 400, "bad_parameter"),
+        (format!("{REQUESTS}?node=.n3"), 400, "bad_parameter"),
+        (format!("{INCIDENTS}?x=1"), 400, "bad_parameter"),
+        (format!("{INCIDENTS}/..%2F.."), 404, "unknown_incident"),
+        (format!("{INCIDENTS}/{id}/nodes/..%2Fincident"), 404, "unknown_incident"),
+        (format!("{INCIDENTS}/{id}/nodes/n3?part=all"), 400, "bad_parameter"),
+        (format!("{INCIDENTS}/{id}/nodes/n1"), 404, "unknown_incident"),
+    ] {
+        let answer = world.get(&path).await;
+        let said = answer.json();
+        assert_eq!((answer.status, said["code"].as_str()), (status, Some(code)), "{path}: {said}");
+    }
+    let good = piece("GPU-3", 50..60);
+    let many = good.repeat((1 << 20) / good.len() + 1);
+    for (path, bytes, status, code) in [
+        (format!("{INCIDENTS}/{id}/nodes/n1"), &good, 404, "unknown_incident"),
+        (format!("{INCIDENTS}/{id}/nodes/n3?part=rest"), &good, 404, "unknown_incident"),
+        (format!("{INCIDENTS}/{id}/nodes/n3"), &b"noise".to_vec(), 400, "bad_body"),
+        (format!("{INCIDENTS}/{id}/nodes/n3"), &piece("GPU-3", 0..60), 400, "bad_body"),
+        (format!("{INCIDENTS}/{id}/nodes/n3"), &many, 413, "body_too_large"),
+    ] {
+        let answer = send(&world, &path, bytes).await;
+        let said = answer.json();
+        assert_eq!((answer.status, said["code"].as_str()), (status, Some(code)), "{path}: {said}");
+    }
+    let path = format!("{INCIDENTS}/{id}/nodes/n3");
+    let announced = format!("content-length: {}\r\n", 100 << 10);
+    let refused = request(world.address, "POST", &path, &announced).await;
+    assert_eq!((refused.status, refused.json()["code"].as_str()), (413, Some("body_too_large")));
+    let perhaps = request(world.address, "POST", &format!("{path}?cut=perhaps"), "").await;
+    assert_eq!((perhaps.status, perhaps.json()["code"].as_str()), (400, Some("bad_parameter")));
+    for (method, path) in [("PUT", path.as_str()), ("DELETE", REQUESTS), ("POST", INCIDENTS)] {
+        assert_eq!(request(world.address, method, path, "").await.status, 405, "{method} {path}");
+    }
+    assert_eq!(world.ok(INCIDENTS).await["incidents"][0]["nodes"][0]["window"], Value::Null);
+}
