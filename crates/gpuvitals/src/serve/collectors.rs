@@ -11,7 +11,7 @@ use gpuvitals_remote::{Merged, NamedHistory, Remote};
 use tokio::time::Instant;
 
 use crate::failure::{Exit, Failure};
-use crate::gateway::{Gateway, ServiceUrl};
+use crate::gateway::{CollectorUrl, Gateway};
 use crate::watched::{AskedService, Watched};
 
 /// A collector whose address is gone from a name is missed for this time, unless another address takes its place.
@@ -29,7 +29,7 @@ pub(super) struct Collectors {
 /// A configured name.
 #[derive(Debug)]
 struct CollectorName {
-    url: ServiceUrl,
+    url: CollectorUrl,
     addresses: Addresses,
 }
 
@@ -61,7 +61,7 @@ impl Collectors {
     /// Looks up the addresses of all names. The collectors found are the members of the history from now on.
     pub(super) async fn look_up(&self) {
         let mut names = self.names.lock().await;
-        let mut wanted: Vec<(String, ServiceUrl)> = Vec::new();
+        let mut wanted: Vec<(String, CollectorUrl)> = Vec::new();
         for name in names.iter_mut() {
             let found = addresses_of(&name.url).await;
             let addresses = match found {
@@ -86,7 +86,7 @@ impl Collectors {
     }
 
     /// These are the collectors from now on. Those that stay keep their connections.
-    fn hold(&self, wanted: &[(String, ServiceUrl)]) {
+    fn hold(&self, wanted: &[(String, CollectorUrl)]) {
         let mut held = self.held();
         let is_same = held.len() == wanted.len()
             && held.iter().zip(wanted).all(|(collector, (address, _))| collector.address == *address);
@@ -135,7 +135,7 @@ impl Collector {
     }
 }
 
-fn dial(address: &str, url: &ServiceUrl, access: &Credentials) -> Result<Dial, Failure> {
+fn dial(address: &str, url: &CollectorUrl, access: &Credentials) -> Result<Dial, Failure> {
     Dial::at(address, &url.authority.to_string(), url.tls, access)
         .map_err(|e| Failure::caused(Exit::Config, "configuration: gateway", e))
 }
@@ -144,7 +144,7 @@ fn dial(address: &str, url: &ServiceUrl, access: &Credentials) -> Result<Dial, F
 ///
 /// # Errors
 /// When the name cannot be looked up.
-async fn addresses_of(url: &ServiceUrl) -> std::io::Result<Vec<String>> {
+async fn addresses_of(url: &CollectorUrl) -> std::io::Result<Vec<String>> {
     let found: Vec<_> = tokio::net::lookup_host(url.authority.to_string()).await?.collect();
     // The two families of addresses lead to the same machines.
     let has_ipv4 = found.iter().any(SocketAddr::is_ipv4);
