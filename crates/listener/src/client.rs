@@ -1,5 +1,6 @@
 //! The other end of a port: how a client connects to a service, by gRPC and by plain `GET`, and its credentials.
 
+use std::convert::Infallible;
 use std::error::Error;
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -8,10 +9,12 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use gpuvitals_core::clock;
-use http::header::{AUTHORIZATION, RETRY_AFTER};
+use http::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, RETRY_AFTER};
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, Uri};
 use http_body_util::{BodyExt, Limited};
+use tokio::time::{Instant, timeout, timeout_at};
 use tonic::Request;
+use tonic::body::Body;
 use tonic::transport::{Certificate, Channel, ClientTlsConfig, Endpoint, Identity};
 use tower::{Service as _, ServiceExt as _};
 
@@ -27,8 +30,14 @@ const PING_LIMIT: Duration = Duration::from_secs(2);
 const STREAM_WINDOW_BYTES: u32 = 4 << 20;
 /// Begins the header with a token.
 const BEARER: &str = "Bearer ";
-/// Largest answer to a `GET`, in bytes.
+/// Largest answer to a request, in bytes.
 const ANSWER_BYTES: usize = 16 << 20;
+/// Longest wait for an answer of a service that is connected: a large body takes a while to get there.
+const ANSWER_LIMIT: Duration = Duration::from_mins(2);
+/// Largest server-sent event, in bytes.
+const EVENT_BYTES: usize = 1 << 20;
+/// Longest silence of a stream of events: heartbeats come several times as often.
+const SILENCE_LIMIT: Duration = Duration::from_mins(1);
 
 /// Time for which an answer wants its sender left alone: seconds, or until a date.
 pub fn retry_after(headers: &HeaderMap) -> Option<Duration> {
@@ -179,7 +188,7 @@ pub enum DialError {
     },
 }
 
-/// No answer to a `GET`.
+/// No answer to a request, or a refusal.
 #[derive(Debug, thiserror::Error)]
 pub enum GetError {
     /// The service cannot be reached, or broke off.
@@ -188,6 +197,14 @@ pub enum GetError {
     /// The path is none.
     #[error("cannot make a request of it")]
     Request(#[from] http::Error),
+    /// The service refuses it.
+    #[error("it answers {status}: {message}")]
+    Refused {
+        /// Its answer.
+        status: StatusCode,
+        /// Its reason.
+        message: String,
+    },
 }
 
 /// Address of a service, and the client's credentials.
@@ -269,22 +286,177 @@ impl Dial {
     ///
     /// # Errors
     /// When no whole answer comes.
-    pub async fn get(&self, mut channel: Channel, path: &str) -> Result<(StatusCode, Bytes), GetError> {
-        let mut request = http::Request::get(path);
+    pub async fn get(&self, channel: Channel, path: &str) -> Result<(StatusCode, Bytes), GetError> {
+        let answer = self.send(channel, http::Request::get(path), Body::empty()).await?;
+        let (head, body) = answer.into_parts();
+        Ok((head.status, whole(body).await?))
+    }
+
+    /// Sends a request with the client's token, and waits for the head of its answer.
+    async fn send(
+        &self,
+        mut channel: Channel,
+        mut request: http::request::Builder,
+        body: Body,
+    ) -> Result<http::Response<Body>, GetError> {
         if let Some(bearer) = &self.bearer {
             request = request.header(AUTHORIZATION, bearer);
         }
-        let request = request.body(tonic::body::Body::empty())?;
-        let unreachable =
-            |error: &(dyn Error + 'static)| GetError::Unreachable(first_cause(error).to_string());
+        let request = request.body(body)?;
         let answer = match channel.ready().await {
             Ok(ready) => ready.call(request).await,
             Err(error) => Err(error),
         };
-        let (head, body) = answer.map_err(|error| unreachable(&error))?.into_parts();
-        let body = Limited::new(body, ANSWER_BYTES).collect().await.map_err(|error| unreachable(&*error))?;
-        Ok((head.status, body.to_bytes()))
+        answer.map_err(|error| unreachable(&error))
     }
+}
+
+/// A service that is asked over one connection, which is made when it is needed.
+#[derive(Clone, Debug)]
+pub struct ServiceClient {
+    dial: Dial,
+    channel: Channel,
+}
+
+impl ServiceClient {
+    /// Of a service that is not connected to yet.
+    ///
+    /// # Panics
+    /// Outside a tokio runtime.
+    pub fn connect_lazy(dial: Dial) -> Self {
+        Self { channel: dial.endpoint().connect_lazy(), dial }
+    }
+
+    /// Posts JSON; answers the body of what comes back.
+    ///
+    /// # Errors
+    /// When no whole answer comes, or a refusal.
+    pub async fn post(&self, path: &str, json: Vec<u8>) -> Result<Bytes, GetError> {
+        self.send_body(path, "application/json", json.into()).await
+    }
+
+    /// Posts a body of pieces, whose length is not announced; answers the body of what comes back.
+    ///
+    /// # Errors
+    /// As [`Self::post`].
+    pub async fn post_pieces(&self, path: &str, pieces: Vec<Bytes>) -> Result<Bytes, GetError> {
+        let pieces = futures_util::stream::iter(pieces.into_iter().map(Ok::<_, Infallible>));
+        self.send_body(path, "application/octet-stream", axum::body::Body::from_stream(pieces)).await
+    }
+
+    async fn send_body(
+        &self,
+        path: &str,
+        content_type: &'static str,
+        body: axum::body::Body,
+    ) -> Result<Bytes, GetError> {
+        let request = http::Request::post(path).header(CONTENT_TYPE, content_type);
+        let answered = async {
+            let answer = self.dial.send(self.channel.clone(), request, Body::new(body)).await?;
+            whole(accepted(answer).await?).await
+        };
+        timeout(ANSWER_LIMIT, answered).await.unwrap_or_else(|_| Err(silent(ANSWER_LIMIT)))
+    }
+
+    /// Opens a stream of server-sent events.
+    ///
+    /// # Errors
+    /// When the service cannot be reached, or refuses it.
+    pub async fn events(&self, path: &str) -> Result<EventReader, GetError> {
+        let request = http::Request::get(path).header(ACCEPT, "text/event-stream");
+        let answered = async {
+            let answer = self.dial.send(self.channel.clone(), request, Body::empty()).await?;
+            accepted(answer).await
+        };
+        let body = timeout(ANSWER_LIMIT, answered).await.unwrap_or_else(|_| Err(silent(ANSWER_LIMIT)))?;
+        Ok(EventReader { body, buffer: Vec::new(), heard: Instant::now() })
+    }
+}
+
+/// A server-sent event.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ServerEvent {
+    /// Its kind; empty if it has none.
+    pub kind: String,
+    /// Its text.
+    pub data: String,
+}
+
+/// A stream of server-sent events that is open. Lines end with a line feed, as those of our services do.
+#[derive(Debug)]
+pub struct EventReader {
+    body: Body,
+    buffer: Vec<u8>,
+    /// When anything came last.
+    heard: Instant,
+}
+
+impl EventReader {
+    /// The next event; none when the service ends the stream. Nothing is lost if this is dropped before it is done.
+    ///
+    /// # Errors
+    /// When the stream breaks off, or nothing comes for long: a service says that it is still there.
+    pub async fn next(&mut self) -> Result<Option<ServerEvent>, GetError> {
+        loop {
+            while let Some(block) = self.block() {
+                if let Some(event) = event_of(&block) {
+                    return Ok(Some(event));
+                }
+            }
+            if self.buffer.len() > EVENT_BYTES {
+                return Err(GetError::Unreachable(format!("an event has more than {EVENT_BYTES} bytes")));
+            }
+            let coming = timeout_at(self.heard + SILENCE_LIMIT, self.body.frame());
+            let Some(frame) = coming.await.map_err(|_| silent(SILENCE_LIMIT))? else { return Ok(None) };
+            self.heard = Instant::now();
+            if let Ok(data) = frame.map_err(|error| unreachable(&error))?.into_data() {
+                self.buffer.extend_from_slice(&data);
+            }
+        }
+    }
+
+    /// What has come up to the next empty line.
+    fn block(&mut self) -> Option<String> {
+        let end = self.buffer.windows(2).position(|pair| pair == b"\n\n")?;
+        let block: Vec<u8> = self.buffer.drain(..end + 2).collect();
+        Some(String::from_utf8_lossy(&block).into_owned())
+    }
+}
+
+/// The event of some lines; none if they have no data, as comments.
+fn event_of(block: &str) -> Option<ServerEvent> {
+    let values = |field: &'static str| {
+        let value = move |line: &str| Some(line.strip_prefix(field)?.trim_start_matches(' ').to_owned());
+        block.lines().filter_map(value)
+    };
+    let data: Vec<String> = values("data:").collect();
+    let kind = values("event:").next_back().unwrap_or_default();
+    (!data.is_empty()).then(|| ServerEvent { kind, data: data.join("\n") })
+}
+
+/// The body of an answer that is no refusal.
+async fn accepted(answer: http::Response<Body>) -> Result<Body, GetError> {
+    let (head, body) = answer.into_parts();
+    if head.status.is_success() {
+        return Ok(body);
+    }
+    let text = whole(body).await?;
+    let error: serde_json::Value = serde_json::from_slice(&text).unwrap_or_default();
+    let message = error.get("message").and_then(serde_json::Value::as_str).unwrap_or("no reason given");
+    Err(GetError::Refused { status: head.status, message: message.to_owned() })
+}
+
+async fn whole(body: Body) -> Result<Bytes, GetError> {
+    let body = Limited::new(body, ANSWER_BYTES).collect().await.map_err(|error| unreachable(&*error))?;
+    Ok(body.to_bytes())
+}
+
+fn unreachable(error: &(dyn Error + 'static)) -> GetError {
+    GetError::Unreachable(first_cause(error).to_string())
+}
+
+fn silent(limit: Duration) -> GetError {
+    GetError::Unreachable(format!("nothing came within {} s", limit.as_secs()))
 }
 
 /// The innermost cause of a connection's error: the layers above add nothing.
@@ -294,4 +466,69 @@ pub fn first_cause<'a>(error: &'a (dyn Error + 'static)) -> &'a (dyn Error + 'st
 
 fn read(path: &Path) -> Result<Vec<u8>, DialError> {
     std::fs::read(path).map_err(|source| DialError::Credential { path: path.to_owned(), source })
+}
+
+#[cfg(test)]
+mod tests {
+    use axum::Router;
+    use axum::routing::{get, post};
+    use futures_util::stream;
+    use tokio_util::sync::CancellationToken;
+
+    use super::*;
+    use crate::{Meter, Terms, refuse};
+
+    /// A client of this service, which runs as long as the test.
+    fn client(app: Router) -> ServiceClient {
+        let socket = crate::bind("127.0.0.1:0".parse().unwrap()).unwrap();
+        let authority = socket.local_addr().unwrap().to_string();
+        let terms = Terms::new(Arc::new(Meter::new("test")));
+        tokio::spawn(crate::serve(socket, app, terms, CancellationToken::new()));
+        ServiceClient::connect_lazy(Dial::new(&authority, false, &Credentials::default()).unwrap())
+    }
+
+    #[tokio::test]
+    async fn events_are_read_however_the_network_cuts_them() {
+        let pieces = [
+            "retry: 3000\n: live\n\nevent: re",
+            "quest\ndata: {\"a\":1}\n",
+            "\nevent: two\ndata: x\ndata: y\n\n: still here\n\n",
+        ];
+        let body = move || async move {
+            axum::body::Body::from_stream(stream::iter(pieces.map(Ok::<_, Infallible>)))
+        };
+        let client = client(Router::new().route("/events", get(body)));
+        let mut events = client.events("/events").await.unwrap();
+        let mut found = Vec::new();
+        while let Some(event) = events.next().await.unwrap() {
+            found.push((event.kind, event.data));
+        }
+        let wanted = [("request", "{\"a\":1}"), ("two", "x\ny")];
+        assert_eq!(found, wanted.map(|(kind, data)| (kind.to_owned(), data.to_owned())));
+    }
+
+    #[tokio::test]
+    async fn a_body_of_pieces_may_be_longer_than_an_announced_one() {
+        let app = Router::new().route(
+            "/",
+            post(|body: axum::body::Body| async {
+                let whole = BodyExt::collect(body).await.unwrap().to_bytes();
+                whole.len().to_string()
+            }),
+        );
+        let client = client(app);
+        let refused = client.post("/", vec![0; 1 << 20]).await.unwrap_err();
+        let GetError::Refused { status, .. } = refused else { panic!("{refused}") };
+        assert_eq!(status, StatusCode::PAYLOAD_TOO_LARGE);
+        let pieces = vec![Bytes::from(vec![0; 1 << 19]); 2];
+        assert_eq!(client.post_pieces("/", pieces).await.unwrap(), (1 << 20).to_string());
+    }
+
+    #[tokio::test]
+    async fn a_refusal_says_why() {
+        let full = || async { refuse(StatusCode::SERVICE_UNAVAILABLE, "unavailable", "no room") };
+        let client = client(Router::new().route("/", get(full)));
+        let refused = client.events("/").await.unwrap_err();
+        assert_eq!(refused.to_string(), "it answers 503 Service Unavailable: no room");
+    }
 }

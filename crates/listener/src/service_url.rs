@@ -34,7 +34,8 @@ impl<const PORT: u16> FromStr for ServiceUrl<PORT> {
             _ => return Err("a service's URL begins with http:// or https://".to_owned()),
         };
         if rest.contains('@') {
-            let why = "the URL has a user in it; the setting that ends with token_file names the file of a token";
+            let why =
+                "the URL has a user in it; the setting that ends with token_file names the file of a token";
             return Err(why.to_owned());
         }
         let rest = rest.strip_suffix('/').unwrap_or(rest);
