@@ -4,6 +4,7 @@
 //! sampled, and outlives a kill and a power cut from then on. A trigger (an XID, an uncorrectable error, heat that slows a GPU, a GPU
 //! that is lost, a threshold, somebody who asks) begins an *incident*: when some time after it is over, the ring's rows become
 //! Parquet files in a folder of their own, with `incident.json`, which says what happened.
+//! [`window`] and [`rest`] are what a node answers about an incident of its whole job.
 //!
 //! ```text
 //! DIR/LOCK, ring/*.wal                 the ring: a log with the rows, and the triggers whose incident is not written yet
@@ -17,6 +18,7 @@
 //! A gateway has [`JobIncidents`]: of a trigger on one node it asks every node of the job.
 //! What is in the files is specified in `docs/flight.md`.
 
+mod answering;
 mod archive;
 mod conditions;
 mod error;
@@ -43,6 +45,7 @@ mod watch;
 mod worker;
 mod writing;
 
+pub use answering::{WindowAnswer, rest, window};
 pub use archive::{BundlePart, BundledFile, bundle, check_bundle};
 pub use error::{FlightError, JobError};
 pub use folder::{FlightFolder, IncidentEntry, IncidentState};

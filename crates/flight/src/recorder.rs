@@ -109,6 +109,11 @@ impl FlightRecorder {
         self.send(Input::Signal);
     }
 
+    /// A gateway asks for what was around this time on another node of the job, for this incident. It is kept here once. Never waits.
+    pub fn asked(&self, incident: &str, at_ns: i64) {
+        self.send(Input::Asked { incident: incident.to_owned(), at_ns });
+    }
+
     fn send(&self, input: Input) {
         let rows = input.rows();
         let waiting = self.queue.rows.fetch_add(rows, Ordering::Relaxed);

@@ -4,6 +4,8 @@ use std::ffi::OsStr;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use gpuvitals_listener::client::{BearerToken, CredentialError, Credentials};
+use gpuvitals_listener::{ServiceUrl, secret};
 use gpuvitals_log::state_directory;
 use gpuvitals_settings::{Refusal, Texts, settings};
 
@@ -34,11 +36,22 @@ settings! {
         /// Thresholds that are triggers, too: METRIC OP NUMBER or METRIC OP FACTOR * METRIC, then perhaps for DURATION, such as
         /// "temperature_c > 95 for 10s"
         triggers: Texts = [];
+        /// Gateway that is told of incidents and asks the other nodes of the job for the same time: http:// or https://HOST:8081;
+        /// empty: a node has its own incidents only
+        pub gateway: Option<ServiceUrl<8081>> = "", flag "--flight-gateway URL";
+        /// File with the token for the gateway, whose scope is flight, mode 0600
+        gateway_token_file: Option<PathBuf> = "";
+        /// Authorities (PEM) that sign the gateway's certificate; empty: those of the system
+        gateway_ca: Option<PathBuf> = "";
+        /// Certificate chain (PEM) of the agent, if the gateway asks for one
+        gateway_client_cert: Option<PathBuf> = "";
+        /// Its private key (PEM)
+        gateway_client_key: Option<PathBuf> = "";
     }
 }
 
 impl FlightSettings {
-    /// Refuses rules that are none.
+    /// Refuses rules that are none, and half an identity.
     fn check(&self) -> Result<(), Refusal> {
         let refuse = |why: String| Refusal::new("flight.triggers", why);
         if self.triggers.0.len() > RULES_MAX {
@@ -48,7 +61,25 @@ impl FlightSettings {
             )));
         }
         let read = |text: &String| text.parse::<FlightRule>().map(drop);
-        self.triggers.0.iter().try_for_each(read).map_err(|error| refuse(error.to_string()))
+        self.triggers.0.iter().try_for_each(read).map_err(|error| refuse(error.to_string()))?;
+        Refusal::unless_both(
+            ("flight.gateway_client_cert", &self.gateway_client_cert),
+            ("flight.gateway_client_key", &self.gateway_client_key),
+        )
+    }
+
+    /// The agent's credentials for the gateway, as their files are now.
+    ///
+    /// # Errors
+    /// If the file of the token cannot be read, or others can read it.
+    pub fn gateway_access(&self) -> Result<Credentials, CredentialError> {
+        let read = |path: &PathBuf| BearerToken::read(path, "flight.gateway_token_file");
+        let token = self.gateway_token_file.as_ref().map(read).transpose()?;
+        if let Some(key) = &self.gateway_client_key {
+            secret::warn_of_key(key);
+        }
+        let identity = self.gateway_client_cert.clone().zip(self.gateway_client_key.clone());
+        Ok(Credentials { ca: self.gateway_ca.clone(), identity, token, ..Credentials::default() })
     }
 
     /// The thresholds.
@@ -101,6 +132,19 @@ mod tests {
         check("auto", None, Err("STATE_DIRECTORY"));
         check("off", Some("/var/lib/gpuvitals"), Err("off"));
         check("/data/ring", None, Ok("/data/ring"));
+    }
+
+    #[test]
+    fn a_gateway_is_named_by_its_url_and_an_identity_is_whole() {
+        let gateway = of(&[("flight.gateway", json!("https://gpuvitals.example/"))]).unwrap().gateway;
+        assert_eq!(gateway.unwrap().to_string(), "https://gpuvitals.example:8081");
+        assert!(of(&[]).unwrap().gateway.is_none());
+        for (setting, text) in
+            [("flight.gateway", "gpuvitals.example"), ("flight.gateway_client_cert", "c.pem")]
+        {
+            let refused = of(&[(setting, json!(text))]).unwrap_err();
+            assert!(refused.starts_with("flight.gateway"), "{refused}");
+        }
     }
 
     #[test]

@@ -7,6 +7,7 @@ use gpuvitals_core::time::{MINUTE_NS, SECOND_NS};
 
 use crate::rule::FlightRule;
 use crate::settings::FlightSettings;
+use crate::trigger::FlightTrigger;
 
 /// How a flight recorder works.
 #[derive(Debug, Clone)]
@@ -25,6 +26,8 @@ pub struct FlightTerms {
     pub is_faster: bool,
     /// Who is told the keys of GPUs of which something is a trigger and which can still be read.
     pub triggered: Option<SyncSender<String>>,
+    /// Who is told of each incident that begins, or goes on after a start: its id, and its trigger.
+    pub begun: Option<SyncSender<(String, FlightTrigger)>>,
 }
 
 impl FlightTerms {
@@ -38,6 +41,7 @@ impl FlightTerms {
             rules: settings.rules(),
             is_faster: false,
             triggered: None,
+            begun: None,
         }
     }
 }

@@ -2,10 +2,14 @@
 
 use serde::{Deserialize, Serialize};
 
+/// The kind of what a gateway asks for.
+pub(crate) const JOB: &str = "job";
+
 /// Something that happened on a node, or that somebody asked for.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct FlightTrigger {
-    /// `xid`, `ecc`, `ras`, `throttle`, `lost`, `stuck`, `reset`, `reads_slowed`, `finding`, `threshold`, `ended`, `signal` or `dump`.
+    /// `xid`, `ecc`, `ras`, `throttle`, `lost`, `stuck`, `reset`, `reads_slowed`, `finding`, `threshold`, `ended`, `signal`,
+    /// `dump` or `job`.
     pub kind: String,
     /// Key of the GPU; none: it is about the node.
     pub gpu: Option<String>,
@@ -13,7 +17,7 @@ pub struct FlightTrigger {
     pub code: Option<i64>,
     /// What happened, in words.
     pub detail: String,
-    /// The rule of a `threshold`, as it stands in the settings; the kind of a `finding`.
+    /// The rule of a `threshold`, as it stands in the settings; the kind of a `finding`; the incident of a `job`.
     pub rule: Option<String>,
     /// When, nanoseconds UTC since 1970.
     pub at_ns: i64,
@@ -33,6 +37,11 @@ impl FlightTrigger {
     pub(crate) fn cause(&self) -> Cause {
         let code = self.code.filter(|_| self.kind == "xid");
         (self.kind.clone(), self.gpu.clone(), code, self.rule.clone())
+    }
+
+    /// Whether it is another node's: a gateway asked for what is here.
+    pub fn is_of_job(&self) -> bool {
+        self.kind == JOB
     }
 
     /// Whether somebody asked for it: then it is kept, however often.

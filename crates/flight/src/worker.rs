@@ -19,7 +19,7 @@ use crate::place::FlightPlace;
 use crate::reads::{FlightRead, SlowReads};
 use crate::ring::{self, Before, Ring, RingTrigger};
 use crate::terms::{FlightCounts, FlightTerms};
-use crate::trigger::{Cause, FlightTrigger};
+use crate::trigger::{Cause, FlightTrigger, JOB};
 use crate::watch::{Watch, Watched};
 use crate::writing::{self, Order, put_about};
 
@@ -59,6 +59,8 @@ pub(crate) enum Input {
     Stuck(String),
     /// Somebody asks by a signal.
     Signal,
+    /// A gateway asks, for an incident of a whole job.
+    Asked { incident: String, at_ns: i64 },
     /// Nothing more comes: wakes who waits for it.
     End,
 }
@@ -73,6 +75,7 @@ impl Input {
             | Self::Reads(_)
             | Self::Stuck(_)
             | Self::Signal
+            | Self::Asked { .. }
             | Self::End => 0,
         }
     }
@@ -218,7 +221,17 @@ impl Worker {
             Input::Signal => {
                 self.trigger(FlightTrigger::of_node("signal", "SIGUSR1 asked for it", now.wall_ns), now);
             }
+            Input::Asked { incident, at_ns } => self.take_asked(incident, at_ns, now),
             Input::End => {}
+        }
+    }
+
+    /// A gateway asks again and again until it is answered.
+    fn take_asked(&mut self, incident: String, at_ns: i64, now: Moment) {
+        let trigger = FlightTrigger::of_node(JOB, "another node of the job keeps an incident", at_ns);
+        let trigger = FlightTrigger { rule: Some(incident), ..trigger };
+        if !self.seen.contains_key(&trigger.cause()) {
+            self.trigger(trigger, now);
         }
     }
 
@@ -410,6 +423,10 @@ impl Worker {
         let due_ns = now.mono_ns.saturating_add(left(self.terms.after_ns) + SETTLE_NS);
         let until_ns = due_ns.max(now.mono_ns.saturating_add(left(JOIN_NS)));
         let (others, triggers) = (Vec::new(), 1);
+        if let Some(told) = &self.terms.begun {
+            // If so many wait, more would tell nothing.
+            let _full = told.try_send((begun.id.clone(), begun.trigger.clone()));
+        }
         self.open.push_back(OpenIncident {
             begun,
             others,

@@ -118,7 +118,7 @@ pub(crate) fn write(order: &Order) -> Result<FlightIncident, FlightError> {
 }
 
 /// What comes of reading a ring, again if its agent removes old rows meanwhile.
-fn undisturbed<T>(mut read: impl FnMut() -> Result<T, FlightError>) -> Result<T, FlightError> {
+pub(crate) fn undisturbed<T>(mut read: impl FnMut() -> Result<T, FlightError>) -> Result<T, FlightError> {
     let mut tries = 1;
     loop {
         match read() {

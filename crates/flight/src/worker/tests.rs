@@ -25,6 +25,7 @@ fn terms() -> FlightTerms {
         rules: Vec::new(),
         is_faster: false,
         triggered: None,
+        begun: None,
     }
 }
 
