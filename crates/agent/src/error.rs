@@ -2,6 +2,7 @@
 
 use std::io;
 
+use gpuvitals_listener::client::{DialError, GetError};
 use gpuvitals_queue::link::{ConnectError, CredentialError};
 use gpuvitals_sources::sampler::SamplerError;
 
@@ -36,7 +37,25 @@ pub enum AgentError {
         #[source]
         source: io::Error,
     },
+    /// The gateway that is told of incidents.
+    #[error("flight.gateway")]
+    Gateway(#[from] GatewayError),
     /// A source of owners.
     #[error("cannot ask for the owners of the GPUs")]
     Owners(#[source] io::Error),
+}
+
+/// Why a gateway is not told of incidents.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum GatewayError {
+    /// The file of the token.
+    #[error(transparent)]
+    Credential(#[from] CredentialError),
+    /// A certificate or key.
+    #[error(transparent)]
+    Dial(#[from] DialError),
+    /// It is not reached, or refuses.
+    #[error(transparent)]
+    Asked(#[from] GetError),
 }

@@ -13,8 +13,11 @@ use gpuvitals_flight::{FlightError, FlightPlace, FlightRecorder, FlightSettings,
 use gpuvitals_sources::attribution::Owners;
 use gpuvitals_sources::sampler::{Sampler, SamplerConfig};
 use gpuvitals_sources::settings::Sampling;
+use tokio::runtime::Handle;
+use tokio_util::task::AbortOnDropHandle;
 
 use crate::burst::{BURST_RATE, Bursts, FullSearch};
+use crate::job_windows::{JobGateway, JobWindows};
 
 /// How long to wait for rows before checking whether to end.
 const PATIENCE: Duration = Duration::from_millis(250);
@@ -22,6 +25,8 @@ const PATIENCE: Duration = Duration::from_millis(250);
 const GATHER_NS: i64 = SECOND_NS;
 /// GPUs that wait to be sampled faster.
 const ASKED_MAX: usize = 64;
+/// Incidents that wait for the gateway to be told of them.
+const BEGUN_MAX: usize = 64;
 
 /// What a flight recorder is opened with.
 pub(crate) struct FlightParts<'a> {
@@ -32,6 +37,9 @@ pub(crate) struct FlightParts<'a> {
     pub(crate) owners: Arc<Owners>,
     /// A full discovery, for samplers of its own.
     pub(crate) search: FullSearch,
+    /// Who is told of its incidents, if somebody is.
+    pub(crate) gateway: Option<JobGateway>,
+    pub(crate) runtime: &'a Handle,
 }
 
 /// A flight recorder that runs, with the sampler of its own if it has one.
@@ -39,6 +47,8 @@ pub(crate) struct FlightParts<'a> {
 pub(crate) struct Flight {
     recorder: Arc<FlightRecorder>,
     faster: Option<Faster>,
+    /// Ends when this is dropped.
+    windows: Option<AbortOnDropHandle<()>>,
 }
 
 /// A sampler for the ring alone, and the thread that takes its rows.
@@ -86,6 +96,7 @@ impl Flight {
         let sampler = faster(parts);
         let terms = FlightTerms::new(parts.settings, &parts.sampling.node());
         let (asking, asked) = sync_channel(ASKED_MAX);
+        let (beginning, begun) = sync_channel(BEGUN_MAX);
         let is_fast = parts.settings.rate.max(parts.sampling.rate) >= BURST_RATE;
         let bursts = Bursts {
             asked,
@@ -97,6 +108,7 @@ impl Flight {
         let terms = FlightTerms {
             is_faster: sampler.is_some(),
             triggered: Some(asking).filter(|_| !is_fast),
+            begun: parts.gateway.is_some().then_some(beginning),
             ..terms
         };
         let recorder = Arc::new(FlightRecorder::start(place, terms)?);
@@ -107,9 +119,14 @@ impl Flight {
             thread.spawn(move || bursts.run(&recorder)).map_err(FlightError::Thread)?;
         }
         let faster = sampler.map(|sampler| Faster::feed(sampler, &recorder)).transpose()?;
+        let windows = parts.gateway.clone().map(|gateway| {
+            let (node, recorder) = (parts.sampling.node(), Arc::clone(&recorder));
+            let windows = JobWindows::new(gateway, node, recorder, begun);
+            AbortOnDropHandle::new(parts.runtime.spawn(windows.run()))
+        });
         let minutes = parts.settings.minutes;
         tracing::info!(directory = %directory.display(), minutes, "the flight recorder keeps the last minutes");
-        Ok(Self { recorder, faster })
+        Ok(Self { recorder, faster, windows })
     }
 
     /// The recorder, for the rows of the agent's sampler.
@@ -119,6 +136,7 @@ impl Flight {
 
     /// Ends it when no row of the agent comes any more. A device or a disk that hangs is left behind within this time.
     pub(crate) fn finish(self, patience: Duration) {
+        drop(self.windows);
         let began_ns = clock::mono_ns();
         if let Some(Faster { sampler, feed }) = self.faster {
             sampler.stop(patience / 2);

@@ -11,6 +11,7 @@ mod doubles;
 mod error;
 mod flight;
 mod hooks;
+mod job_windows;
 mod kernel;
 mod node;
 mod own;
@@ -46,6 +47,7 @@ use arrivals::Arrivals;
 use burst::FullSearch;
 use flight::{Flight, FlightParts};
 use hooks::{HookSocket, Jobs, KeptJobs};
+use job_windows::JobGateway;
 use kernel::KernelWatch;
 use node::Node;
 use own::AgentCounts;
@@ -53,7 +55,7 @@ use publishing::Publisher;
 use scrape::Scraper;
 use server::ShownNode;
 
-pub use error::AgentError;
+pub use error::{AgentError, GatewayError};
 pub use hooks::{HookError, HookMessage, JobHook, RunNews, SocketError};
 pub use settings::{AgentSettings, HOOK_SOCKET};
 pub use spool::SpoolError;
@@ -114,8 +116,8 @@ impl Agent {
     /// Starts sampling, and what goes with it.
     ///
     /// # Errors
-    /// When the sampler refuses its settings, the spool or the client of the queue cannot be opened, hooks cannot be listened for, or a
-    /// thread cannot be started.
+    /// When the sampler refuses its settings, the spool, the client of the queue or that of the gateway cannot be opened, hooks cannot be
+    /// listened for, or a thread cannot be started.
     pub fn start(parts: Parts<'_>, runtime: &Handle) -> Result<Self, AgentError> {
         let Parts { settings, flight, state_directory, sampling, attribution, .. } = parts;
         let Parts { queue, machine, found, simulated, beside, .. } = parts;
@@ -141,6 +143,8 @@ impl Agent {
             sampling,
             owners: Arc::clone(ownership.owners()),
             search: Arc::clone(&search),
+            gateway: JobGateway::of(flight)?,
+            runtime,
         });
         let node = Node::new(sampler, settings.exposition(interval)).publishing(publisher).told_of(jobs);
         let kernel = Arc::new(KernelWatch::new(machine.clone(), sampling.sampler().origin));

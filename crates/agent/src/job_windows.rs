@@ -1,0 +1,370 @@
+//! Incidents of whole jobs: a gateway is told of those that begin here, and answered when it asks for what was here around one of
+//! another node.
+
+use std::future::pending;
+use std::sync::Arc;
+use std::sync::mpsc::Receiver;
+use std::time::Duration;
+
+use bytes::Bytes;
+use gpuvitals_core::backoff::Backoff;
+use gpuvitals_core::time::{MINUTE_NS, SECOND_NS};
+use gpuvitals_core::{causes, clock};
+use gpuvitals_flight::{
+    FlightFolder, FlightIncident, FlightRecorder, FlightSettings, FlightSpan, FlightTrigger, IncidentState,
+    WindowAnswer, rest, window,
+};
+use gpuvitals_listener::ServiceUrl;
+use gpuvitals_listener::client::{Dial, EventReader, GetError, ServerEvent, ServiceClient};
+use serde_json::{Value, json};
+use tokio::time::{Instant, MissedTickBehavior, interval};
+
+use crate::error::GatewayError;
+
+/// Between two looks at what is due.
+const LOOK_PAUSE: Duration = Duration::from_secs(1);
+/// Between two tries to reach a gateway.
+const BACKOFF: Backoff = Backoff { base: Duration::from_secs(1), cap: Duration::from_secs(30) };
+/// How long an incident is told of, and a request answered: the gateway forgets a request then, too.
+const STANDS_NS: i64 = 10 * MINUTE_NS;
+/// How long the gateway may know no job of an incident: rows that name it may be on their way there.
+const UNKNOWN_NS: i64 = MINUTE_NS;
+/// Between two tries of what may be so later.
+const AGAIN_NS: i64 = 10 * SECOND_NS;
+/// How long rows may be on their way to the disk.
+const SETTLE_NS: i64 = 5 * SECOND_NS;
+/// Incidents and requests that wait; a node has at most a few a minute.
+const WAITING_MAX: usize = 64;
+/// Refusals that may pass: of a token that is wrong now, and of a client that is too fast.
+const PASSING: [u16; 4] = [401, 403, 408, 429];
+/// Where requests are, and where agents tell of their incidents.
+const REQUESTS: &str = "/api/v1/flight/requests";
+
+/// A gateway, and how it is reached.
+#[derive(Debug, Clone)]
+pub(crate) struct JobGateway {
+    url: ServiceUrl<8081>,
+    settings: FlightSettings,
+}
+
+impl JobGateway {
+    /// By the settings; none if they name none.
+    ///
+    /// # Errors
+    /// When a credential cannot be read or used.
+    pub(crate) fn of(settings: &FlightSettings) -> Result<Option<Self>, GatewayError> {
+        let gateway = settings.gateway.clone().map(|url| Self { url, settings: settings.clone() });
+        // Credentials are files: what is wrong with them is known before the gateway is reached.
+        gateway.as_ref().map(Self::dial).transpose()?;
+        Ok(gateway)
+    }
+
+    /// With the credentials as their files are now.
+    fn dial(&self) -> Result<Dial, GatewayError> {
+        let access = self.settings.gateway_access()?;
+        Ok(Dial::new(&self.url.authority.to_string(), self.url.tls, &access)?)
+    }
+}
+
+/// What a node and a gateway have to say to each other about incidents.
+#[derive(Debug)]
+pub(crate) struct JobWindows {
+    gateway: JobGateway,
+    node: String,
+    recorder: Arc<FlightRecorder>,
+    begun: Receiver<(String, FlightTrigger)>,
+    untold: Vec<UntoldIncident>,
+    asked: Vec<AskedRows>,
+}
+
+/// An incident of this node.
+#[derive(Debug)]
+struct UntoldIncident {
+    id: String,
+    trigger: FlightTrigger,
+    /// When it is told of, nanoseconds UTC.
+    next_ns: i64,
+    /// Until when; past: it is done.
+    until_ns: i64,
+}
+
+/// What the gateway asks for.
+#[derive(Debug)]
+struct AskedRows {
+    /// The job's incident.
+    id: String,
+    /// All that the node has kept, and not the time around the trigger alone.
+    is_rest: bool,
+    span: FlightSpan,
+    trigger: FlightTrigger,
+    /// The node of the trigger.
+    by: String,
+    /// When it is answered, nanoseconds UTC.
+    next_ns: i64,
+    /// Until when; past: it is done.
+    until_ns: i64,
+}
+
+/// A gateway that is reached.
+struct GatewayLink {
+    client: ServiceClient,
+    events: EventReader,
+}
+
+impl JobWindows {
+    /// Of this node; incidents that begin come by the channel.
+    pub(crate) fn new(
+        gateway: JobGateway,
+        node: String,
+        recorder: Arc<FlightRecorder>,
+        begun: Receiver<(String, FlightTrigger)>,
+    ) -> Self {
+        Self { gateway, node, recorder, begun, untold: Vec::new(), asked: Vec::new() }
+    }
+
+    /// Tells and answers, for ever.
+    pub(crate) async fn run(mut self) {
+        self.remember().await;
+        let mut looks = interval(LOOK_PAUSE);
+        looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let (mut link, mut outage) = (None, Outage::default());
+        loop {
+            tokio::select! {
+                _ = looks.tick() => {}
+                heard = next_event(&mut link) => {
+                    if let Ok(Some(event)) = heard {
+                        self.take(&event, clock::now_ns());
+                    } else {
+                        // That it is away is said when it cannot be reached again.
+                        link = None;
+                        outage.pause();
+                    }
+                }
+            }
+            if outage.is_waiting() {
+                continue;
+            }
+            match self.work(&mut link, clock::now_ns()).await {
+                Ok(()) => outage.end(&self.gateway),
+                Err(error) => {
+                    link = None;
+                    outage.fail(&self.gateway, &error);
+                }
+            }
+        }
+    }
+
+    /// Notes what an agent before may not have told of.
+    async fn remember(&mut self) {
+        let directory = self.recorder.directory().to_owned();
+        let listed = tokio::task::spawn_blocking(move || FlightFolder::of(&directory).list()).await;
+        for entry in listed.ok().and_then(Result::ok).unwrap_or_default() {
+            if let IncidentState::Whole(incident) = entry.state {
+                let FlightIncident { id, trigger, .. } = *incident;
+                self.note(id, trigger, clock::now_ns());
+            }
+        }
+    }
+
+    /// Notes an incident of this node. What somebody dumped is no event, and what a gateway asked for it knows.
+    fn note(&mut self, id: String, trigger: FlightTrigger, now_ns: i64) {
+        let until_ns = trigger.at_ns.saturating_add(STANDS_NS);
+        let is_known = self.untold.iter().any(|it| it.id == id);
+        let is_own = !trigger.is_of_job() && trigger.kind != "dump";
+        if is_own && until_ns > now_ns && !is_known && self.untold.len() < WAITING_MAX {
+            self.untold.push(UntoldIncident { id, trigger, next_ns: now_ns, until_ns });
+        }
+    }
+
+    /// Takes a request. It comes again with each stream, until it is answered.
+    fn take(&mut self, event: &ServerEvent, now_ns: i64) {
+        if event.kind != "request" {
+            return;
+        }
+        let folder = FlightFolder::of(self.recorder.directory());
+        let asked = AskedRows::read(&event.data, now_ns).filter(|asked| folder.path(&asked.id).is_ok());
+        let Some(asked) = asked else {
+            tracing::warn!("the gateway asks for something that this version does not know");
+            return;
+        };
+        if !asked.is_rest && asked.by != self.node {
+            self.recorder.asked(&asked.id, asked.trigger.at_ns);
+        }
+        let is_known = self.asked.iter().any(|it| it.id == asked.id && it.is_rest == asked.is_rest);
+        if !is_known && self.asked.len() < WAITING_MAX {
+            self.asked.push(asked);
+        }
+    }
+
+    /// Does what is due.
+    async fn work(&mut self, link: &mut Option<GatewayLink>, now_ns: i64) -> Result<(), GatewayError> {
+        let begun: Vec<_> = self.begun.try_iter().collect();
+        for (id, trigger) in begun {
+            self.note(id, trigger, now_ns);
+        }
+        self.untold.retain(|it| it.until_ns > now_ns);
+        self.asked.retain(|it| it.until_ns > now_ns);
+        let client = if let Some(link) = link {
+            link.client.clone()
+        } else {
+            let client = ServiceClient::connect_lazy(self.gateway.dial()?);
+            let events = client.events(&format!("{REQUESTS}?node={}", self.node)).await?;
+            link.insert(GatewayLink { client, events }).client.clone()
+        };
+        self.tell(&client, now_ns).await?;
+        self.answer(&client, now_ns).await
+    }
+
+    async fn tell(&mut self, client: &ServiceClient, now_ns: i64) -> Result<(), GatewayError> {
+        for it in self.untold.iter_mut().filter(|it| it.next_ns <= now_ns) {
+            let told = json!({"node": self.node, "incident": it.id, "trigger": it.trigger});
+            let Some(body) = taken(client.post(REQUESTS, told.to_string().into_bytes()).await)? else {
+                it.until_ns = i64::MIN;
+                continue;
+            };
+            let answer: Value = serde_json::from_slice(&body).unwrap_or_default();
+            if let Some(job) = answer.get("id").and_then(Value::as_str) {
+                tracing::info!(id = it.id, job_incident = job, "the gateway asks all nodes of the job");
+                it.until_ns = i64::MIN;
+            } else {
+                it.next_ns = now_ns.saturating_add(AGAIN_NS);
+                it.until_ns = it.until_ns.min(now_ns.saturating_add(UNKNOWN_NS));
+            }
+        }
+        Ok(())
+    }
+
+    async fn answer(&mut self, client: &ServiceClient, now_ns: i64) -> Result<(), GatewayError> {
+        for it in self.asked.iter_mut().filter(|it| it.next_ns <= now_ns) {
+            let answer = match it.rows(&self.recorder).await {
+                Ok(Some(answer)) => answer,
+                Ok(None) => {
+                    it.next_ns = now_ns.saturating_add(AGAIN_NS);
+                    continue;
+                }
+                Err(error) => {
+                    tracing::warn!(id = it.id, error, "the rows that the gateway asks for cannot be read");
+                    it.until_ns = i64::MIN;
+                    continue;
+                }
+            };
+            let (path, bytes) =
+                (it.path(&self.node, answer.is_cut), answer.pieces.iter().map(Bytes::len).sum::<usize>());
+            if taken(client.post_pieces(&path, answer.pieces).await)?.is_some() {
+                tracing::info!(id = it.id, bytes, "the gateway has what was here");
+            }
+            it.until_ns = i64::MIN;
+        }
+        Ok(())
+    }
+}
+
+impl AskedRows {
+    /// As the gateway writes it.
+    fn read(data: &str, now_ns: i64) -> Option<Self> {
+        let value: Value = serde_json::from_str(data).ok()?;
+        let text = |name: &str| value.get(name)?.as_str();
+        let is_rest = match text("part")? {
+            "window" => false,
+            "rest" => true,
+            _ => return None,
+        };
+        let span: FlightSpan = serde_json::from_value(value.get("asked")?.clone()).ok()?;
+        let trigger = serde_json::from_value(value.get("trigger")?.clone()).ok()?;
+        let over_ns = span.to_ns.saturating_add(SETTLE_NS);
+        Some(Self {
+            id: text("id")?.to_owned(),
+            is_rest,
+            span,
+            trigger,
+            by: text("by")?.to_owned(),
+            // The end of a rest is the latest that it can have; the node has it when its incident is written.
+            next_ns: if is_rest { now_ns } else { over_ns },
+            until_ns: now_ns.saturating_add(STANDS_NS),
+        })
+    }
+
+    /// The rows; none: they may be there later.
+    async fn rows(&self, recorder: &FlightRecorder) -> Result<Option<WindowAnswer>, String> {
+        let directory = recorder.directory().to_owned();
+        let (id, is_rest, span, trigger) = (self.id.clone(), self.is_rest, self.span, self.trigger.clone());
+        let reading = tokio::task::spawn_blocking(move || {
+            if is_rest {
+                rest(&directory, &id, &trigger, span)
+            } else {
+                window(&directory, span, trigger.at_ns).map(Some)
+            }
+        });
+        match reading.await {
+            Ok(read) => read.map_err(|error| causes(&error)),
+            Err(error) => Err(error.to_string()),
+        }
+    }
+
+    /// Where the answer goes.
+    fn path(&self, node: &str, is_cut: bool) -> String {
+        let part = if self.is_rest { "rest" } else { "window" };
+        let cut = if is_cut { "&cut=true" } else { "" };
+        format!("/api/v1/flight/incidents/{}/nodes/{node}?part={part}{cut}", self.id)
+    }
+}
+
+/// The next event; never one, while no gateway is reached.
+async fn next_event(link: &mut Option<GatewayLink>) -> Result<Option<ServerEvent>, GetError> {
+    match link {
+        Some(link) => link.events.next().await,
+        None => pending().await,
+    }
+}
+
+/// The answer to a request; none: the gateway does not take it, and would not later.
+fn taken(answer: Result<Bytes, GetError>) -> Result<Option<Bytes>, GatewayError> {
+    match answer {
+        Err(GetError::Refused { status, message })
+            if status.is_client_error() && !PASSING.contains(&status.as_u16()) =>
+        {
+            tracing::warn!(%status, reason = message, "the gateway does not take what this node has to say of an incident");
+            Ok(None)
+        }
+        answer => Ok(Some(answer?)),
+    }
+}
+
+/// Whether the gateway is away, and since how many tries.
+#[derive(Debug, Default)]
+struct Outage {
+    failures: u32,
+    until: Option<Instant>,
+}
+
+impl Outage {
+    /// Whether it is too early for another try.
+    fn is_waiting(&self) -> bool {
+        self.until.is_some_and(|until| Instant::now() < until)
+    }
+
+    /// Agents that were cut off together do not come back together.
+    fn pause(&mut self) {
+        self.until = Some(Instant::now() + BACKOFF.after(self.failures.max(1)));
+    }
+
+    fn fail(&mut self, gateway: &JobGateway, error: &GatewayError) {
+        self.failures = self.failures.saturating_add(1);
+        self.pause();
+        if self.failures == 1 {
+            let gateway = &gateway.url;
+            tracing::error!(%gateway, error = causes(error), "the gateway cannot be told of incidents; it is tried again");
+        }
+    }
+
+    fn end(&mut self, gateway: &JobGateway) {
+        if self.failures > 0 {
+            let gateway = &gateway.url;
+            tracing::info!(%gateway, "the gateway is told of incidents again");
+        }
+        *self = Self::default();
+    }
+}
+
+#[cfg(test)]
+mod tests;
