@@ -145,7 +145,9 @@ fn refused(error: AgentError) -> Failure {
         AgentError::Sampler(error) => return sampling::refused(error),
         AgentError::Credential(error) => return error.into(),
         AgentError::Connect(error) => return error.into(),
-        AgentError::Gateway(error) => return Failure::caused(Exit::Config, "configuration: flight.gateway", error),
+        AgentError::Gateway(error) => {
+            return Failure::caused(Exit::Config, "configuration: flight.gateway", error);
+        }
         AgentError::Spool(SpoolError::Open(OpenError::Locked { .. })) => Exit::Unavailable,
         AgentError::Spool(SpoolError::Open(OpenError::Directory { ref source, .. })) => Exit::of(source),
         _ => Exit::Io,

@@ -15,7 +15,7 @@ use super::process::{Agent, value};
 use super::queue::{Rows, TestQueue};
 
 /// What Slurm 22.05.8 gives its Prolog, with the last two to its Epilog.
-const ENVIRONMENT: [(&str, &str); 8] = [
+pub(crate) const ENVIRONMENT: [(&str, &str); 8] = [
     ("SLURM_JOB_ID", "4711"),
     ("SLURM_JOB_UID", "65534"),
     ("SLURM_JOB_USER", "nobody"),
@@ -33,7 +33,7 @@ fn agent(node: &Node, more: &[&str]) -> Agent {
 }
 
 /// What a hook says on standard error. It always ends with 0.
-fn hook(socket: &Path, name: &str, environment: &[(&str, &str)]) -> String {
+pub(crate) fn hook(socket: &Path, name: &str, environment: &[(&str, &str)]) -> String {
     let output = gpuvitals!()
         .args(["jobs", "hook", name, "--socket", socket.to_str().unwrap()])
         .envs(environment.iter().copied())

@@ -27,3 +27,4 @@ mod publishing;
 mod queue;
 mod reload;
 mod scraping;
+mod whole_job;

@@ -43,11 +43,11 @@ impl Agent {
     /// The same with an environment.
     pub(crate) fn start_in(arguments: &[&str], environment: &[(&str, &str)]) -> Self {
         let mut command = gpuvitals!();
-        command
-            .args(["agent", "--node", "n1", "--log-level", "debug"])
-            .args(arguments)
-            .env("EXPORTER_PORT", "0")
-            .envs(environment.iter().copied());
+        command.args(["agent", "--log-level", "debug"]);
+        if !arguments.contains(&"--node") {
+            command.args(["--node", "n1"]);
+        }
+        command.args(arguments).env("EXPORTER_PORT", "0").envs(environment.iter().copied());
         let mut agent = Self { process: Process::start(&mut command), url: String::new() };
         let line = agent.logged("metrics: http");
         line["message"].as_str().unwrap().trim_start_matches("metrics: ").clone_into(&mut agent.url);
