@@ -445,6 +445,8 @@ def refused():
         {"gateway": {"enabled": False}, "kubernetes": {"own": {"enabled": True}}},
         {"collector": {"config": {"remote_write": {"url": "http://a/write"}}}},
         {"collector": {"config": {"otlp": {"endpoint": "http://a:4318"}}}},
+        {"gateway": {"replicas": 1}, "agent": {"flight": {"jobs": True}}},
+        {"gateway": {"replicas": 2}, "agent": {"flight": {"jobs": True, "hostPath": "/a"}}},
     ]:
         try:
             render(values)

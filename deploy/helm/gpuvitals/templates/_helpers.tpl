@@ -95,6 +95,14 @@ labels:
 {{- if and .Values.gateway.enabled (not .Values.collector.enabled) -}}
 {{- fail "gateway.enabled needs collector.enabled: the gateway asks the collectors" -}}
 {{- end -}}
+{{- if .Values.agent.flight.jobs -}}
+{{- if not (and .Values.agent.flight.hostPath .Values.gateway.enabled) -}}
+{{- fail "agent.flight.jobs needs agent.flight.hostPath, where each node keeps its part, and gateway.enabled" -}}
+{{- end -}}
+{{- if or .Values.gateway.autoscaling.enabled (gt (int .Values.gateway.replicas) 1) -}}
+{{- fail "agent.flight.jobs: gateway.replicas must be 1 and gateway.autoscaling off: each gateway would keep a part of an incident" -}}
+{{- end -}}
+{{- end -}}
 {{- $config := .Values.collector.config -}}
 {{- $sends := list -}}
 {{- if dig "remote_write" "url" "" $config -}}
