@@ -63,7 +63,7 @@ pub(crate) fn token(file: &str, name: &str, scopes: &str) -> String {
 }
 
 /// The status of an answer, and its code if it refuses.
-fn asked(method: &str, url: &str, token: Option<&str>) -> (u16, String) {
+pub(crate) fn asked(method: &str, url: &str, token: Option<&str>) -> (u16, String) {
     let agent: ureq::Agent = ureq::Agent::config_builder().http_status_as_error(false).build().into();
     let mut request = ureq::http::Request::builder().method(method).uri(url);
     if let Some(token) = token {

@@ -6,6 +6,7 @@ mod answers;
 mod attacks;
 mod clusters;
 mod database;
+mod flight;
 mod names;
 mod pieces;
 mod silences;
