@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use gpuvitals_core::causes;
 use gpuvitals_flight::{JobError, JobIncidents};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, SemaphorePermit, watch};
 
@@ -64,6 +65,9 @@ impl KeptJobs {
 pub(crate) async fn on_disk<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, JobError> + Send + 'static,
 ) -> Result<T, ApiError> {
-    let done = tokio::task::spawn_blocking(work).await;
-    Ok(done.map_err(|_| ApiError::Crashed)??)
+    let done = tokio::task::spawn_blocking(work).await.map_err(|_| ApiError::Crashed)?;
+    if let Err(JobError::Disk(error)) = &done {
+        tracing::warn!(error = causes(error), "incidents of jobs cannot be kept or read");
+    }
+    Ok(done?)
 }

@@ -9,7 +9,6 @@ use std::fs::File;
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use gpuvitals_core::causes;
 use gpuvitals_core::time::MINUTE_NS;
 use gpuvitals_log::open_file;
 use serde::Serialize;
@@ -281,9 +280,7 @@ impl JobIncidents {
         let answer = incident.node(node).and_then(|asked| asked.answer(part));
         let answer = answer.ok_or_else(|| unknown(id, "has that of this node"))?;
         let path = self.files.answer(id, node, part);
-        let file = open_file(&path).map_err(FlightError::io("open", &path));
-        let file =
-            file.inspect_err(|error| tracing::warn!(error = causes(error), "rows of a node are gone"))?;
+        let file = open_file(&path).map_err(FlightError::io("open", &path))?;
         Ok((file, answer.bytes))
     }
 
@@ -329,10 +326,7 @@ impl JobIncidents {
 
     /// Writes an incident as it is now, and shows it.
     fn put(&self, incident: JobIncident) -> Result<(), JobError> {
-        let written = self.files.write(&incident);
-        written.inspect_err(|error| {
-            tracing::warn!(error = causes(error), "an incident of a job cannot be written");
-        })?;
+        self.files.write(&incident)?;
         self.kept().insert(incident.id.clone(), Arc::new(incident));
         Ok(())
     }

@@ -1337,9 +1337,10 @@ export interface components {
          *     `unknown_finding` (404): no open finding has this id.
          *     `unknown_job` (404): no GPU is, or in this range was, held by a job or pod of this id.
          *     `unknown_silence` (404): nothing of this name is silenced.
+         *     `unknown_incident` (404): no incident of a job has this id, or not that of this node.
          *     `not_found` (404): nothing is at this path.
          *     `method_not_allowed` (405): the path does not support this method.
-         *     `body_too_large` (413): the request has a body that is too long; only forms of queries in PromQL and silences are taken.
+         *     `body_too_large` (413): the request has a body that is too long; only forms of queries in PromQL, silences, and rows of incidents of jobs are taken.
          *     `too_many_requests` (429): more requests a second than `listener.request_rate` allows; `retry-after` says how long to wait.
          *     `no_broker` (501): the queue is not a gpuvitals broker, so nothing of it is answered here.
          *     `too_many_streams` (503): the limit of open live streams is reached.
@@ -1350,7 +1351,7 @@ export interface components {
          *     `internal` (500): a defect of the gateway; its log says more.
          * @enum {string}
          */
-        ErrorCode: "bad_parameter" | "bad_body" | "too_large" | "unauthorized" | "forbidden" | "not_kept" | "unknown_gpu" | "ambiguous_gpu" | "unknown_host" | "unknown_cluster" | "no_gpus" | "unknown_node" | "unknown_finding" | "unknown_job" | "unknown_silence" | "not_found" | "method_not_allowed" | "body_too_large" | "too_many_requests" | "no_broker" | "too_many_streams" | "overloaded" | "incomplete" | "unavailable" | "timeout" | "internal";
+        ErrorCode: "bad_parameter" | "bad_body" | "too_large" | "unauthorized" | "forbidden" | "not_kept" | "unknown_gpu" | "ambiguous_gpu" | "unknown_host" | "unknown_cluster" | "no_gpus" | "unknown_node" | "unknown_finding" | "unknown_job" | "unknown_silence" | "unknown_incident" | "not_found" | "method_not_allowed" | "body_too_large" | "too_many_requests" | "no_broker" | "too_many_streams" | "overloaded" | "incomplete" | "unavailable" | "timeout" | "internal";
         /** @description An event in the health of a GPU. */
         EventEntry: {
             /** @description When. */

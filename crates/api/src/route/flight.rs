@@ -40,7 +40,7 @@ use axum::extract::rejection::{BytesRejection, PathRejection};
 use axum::extract::{Path, State as Shared};
 use axum::http::header::{CACHE_CONTROL, CONTENT_TYPE};
 use axum::http::{HeaderMap, Method, Uri};
-use axum::response::IntoResponse as _;
+use axum::response::{IntoResponse as _, Response};
 use axum::routing::get;
 use axum::{Json, Router};
 use futures_util::{Stream, StreamExt as _};
@@ -81,13 +81,15 @@ const NODE: &str = "1 to 200 of letters, digits, -, _ and ., no . first";
 
 /// The paths.
 pub(crate) fn paths() -> Router<Api> {
-    let refused =
-        async |method: Method, uri: Uri| page::refuse_method(&method, uri.path(), "GET, HEAD, POST");
     Router::new()
         .route(REQUESTS, get(follow).post(ask).fallback(refused))
         .route("/api/v1/flight/incidents", get(list))
         .route("/api/v1/flight/incidents/{id}", get(one))
         .route(NODES, get(answer).post(take).fallback(refused))
+}
+
+async fn refused(method: Method, uri: Uri) -> Response {
+    page::refuse_method(&method, uri.path(), "GET, HEAD, POST")
 }
 
 /// Whose requests.
