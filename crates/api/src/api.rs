@@ -277,7 +277,7 @@ impl Api {
         now: Now,
         (history, watch): (&Arc<dyn History>, &Arc<FleetWatch>),
     ) -> Result<Ready, ApiError> {
-        let ApiState { config, status, queries, .. } = self.0.as_ref();
+        let ApiState { config, status, queries, jobs, .. } = self.0.as_ref();
         let limits = config.limits.clone();
         let waited = tokio::time::timeout(limits.request_timeout / 2, Arc::clone(queries).acquire_owned());
         let Ok(Ok(permit)) = waited.await else { return Err(ApiError::Overloaded) };
@@ -294,6 +294,7 @@ impl Api {
             encoding,
             permit,
             watch: Arc::clone(watch),
+            jobs: jobs.get().map(|jobs| Arc::clone(&jobs.incidents)),
         };
         let Rendered { body, head, until_ns } =
             ask.answer(view).instrument(tracing::info_span!("query")).await?;

@@ -9,6 +9,7 @@ use axum::response::Response;
 use bytes::Bytes;
 use gpuvitals_core::clusters::ClusterView;
 use gpuvitals_core::history::History;
+use gpuvitals_flight::JobIncidents;
 use serde::Serialize;
 use tokio::sync::OwnedSemaphorePermit;
 
@@ -67,6 +68,8 @@ pub(crate) struct View {
     pub(crate) permit: OwnedSemaphorePermit,
     /// The watch over the fleet.
     pub(crate) watch: Arc<FleetWatch>,
+    /// The incidents of jobs, if they are kept.
+    pub(crate) jobs: Option<Arc<JobIncidents>>,
 }
 
 /// What the headers of an answer say of its body.

@@ -147,8 +147,14 @@ impl JobIncident {
         Self { schema: JOB_SCHEMA, id, job, triggers, told: 0, asked, offset, first: None, nodes }
     }
 
+    /// Whether a GPU of this key is one that a node told of, or that failed first.
+    pub fn names(&self, gpu: &str) -> bool {
+        let told = self.triggers.iter().filter_map(|told| told.trigger.gpu.as_deref());
+        told.chain(self.first.as_ref().map(|first| first.gpu.as_str())).any(|named| named == gpu)
+    }
+
     /// When its first trigger was, nanoseconds UTC since 1970.
-    pub(crate) fn at_ns(&self) -> i64 {
+    pub fn at_ns(&self) -> i64 {
         self.asked.from_ns.saturating_add(BEFORE_NS)
     }
 

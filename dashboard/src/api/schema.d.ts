@@ -1468,6 +1468,8 @@ export interface components {
             /** @description Whether all of its GPUs are made up by the simulation. */
             simulated: boolean;
             silenced: components["schemas"]["SilenceEntry"] | null;
+            /** @description Ids of the incidents of jobs that it caused, the newest first; missing if there are none. */
+            incidents?: string[];
         };
         /** @description Some of the findings. */
         FindingList: {

@@ -56,6 +56,10 @@ pub(crate) struct FindingEntry<'a> {
     simulated: bool,
     /// The silence that covers it, its own, its job's or its host's: somebody looks after it.
     silenced: Option<SilenceEntry<'a>>,
+    /// Ids of the incidents of jobs that it caused, the newest first; missing if there are none.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[schema(required = false)]
+    incidents: Vec<String>,
 }
 
 /// A value that shows a finding.
@@ -189,8 +193,13 @@ pub(crate) struct FindingList<'a> {
 }
 
 impl<'a> FindingEntry<'a> {
-    /// A finding about something of this name, with what is told of the batch job that it concerns.
-    pub(crate) fn of(finding: &'a FleetFinding, name: &'a str, job: Option<&BatchJob>) -> Self {
+    /// A finding about something of this name, with what is told of the batch job that it concerns, and the incidents that it caused.
+    pub(crate) fn of(
+        finding: &'a FleetFinding,
+        name: &'a str,
+        job: Option<&BatchJob>,
+        incidents: Vec<String>,
+    ) -> Self {
         let subject = &finding.subject;
         Self {
             id: finding.id(),
@@ -206,6 +215,7 @@ impl<'a> FindingEntry<'a> {
             next_step: &finding.remedy,
             simulated: finding.reach.is_simulated,
             silenced: finding.silenced.as_ref().map(SilenceEntry::from),
+            incidents,
         }
     }
 }

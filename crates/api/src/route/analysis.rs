@@ -8,6 +8,8 @@ use axum::extract::State as Shared;
 use axum::http::HeaderMap;
 use gpuvitals_analysis::condition::Severity;
 use gpuvitals_analysis::findings::{FleetFinding, HolderLoad, KINDS, Subject};
+use gpuvitals_core::time::MINUTE_NS;
+use gpuvitals_flight::JobIncident;
 use serde::Deserialize;
 use utoipa::IntoParams;
 
@@ -22,6 +24,9 @@ use crate::error::{ApiError, ErrorBody};
 use crate::format::Format;
 use crate::parameter::{self, Asked};
 use crate::watch::Judgement;
+
+/// Most incidents that a finding names.
+const INCIDENTS_MAX: usize = 8;
 
 /// Which findings.
 #[derive(Debug, Deserialize, IntoParams)]
@@ -135,11 +140,13 @@ impl Ask for FindingsAsk {
                 let next = pagination.next_offset(findings.len());
                 return Body::table(until_ns, self.format, &table::of(&findings)?, next.as_deref());
             }
+            let kept = view.jobs.as_ref().map_or_else(Vec::new, |jobs| jobs.list());
             let list = FindingList {
                 findings: findings
                     .iter()
                     .map(|(finding, name)| {
-                        FindingEntry::of(finding, name, judgement.told_of(finding).as_ref())
+                        let incidents = incidents_of(finding, &kept, view.now_ns());
+                        FindingEntry::of(finding, name, judgement.told_of(finding).as_ref(), incidents)
                     })
                     .collect(),
                 judged_at: Moment(judgement.at_ns),
@@ -164,6 +171,20 @@ impl FindingsAsk {
             && is_among(&self.namespaces, reach.namespace.as_deref())
             && (self.gpus.is_empty() || self.gpus.iter().any(|gpu| reach.gpus.contains(gpu)))
     }
+}
+
+/// The incidents of jobs that a finding caused: about its GPU or job, from a minute before it was seen on.
+fn incidents_of(finding: &FleetFinding, kept: &[Arc<JobIncident>], now_ns: i64) -> Vec<String> {
+    let times = finding.since_ns.saturating_sub(MINUTE_NS)..=now_ns;
+    let is_its = |incident: &&Arc<JobIncident>| {
+        let is_about = match &finding.subject {
+            Subject::Gpu(gpu) => incident.names(gpu),
+            Subject::Job(job) => incident.job.as_str() == job.as_ref(),
+            Subject::Fleet | Subject::Node(_) | Subject::Model(_) => false,
+        };
+        is_about && times.contains(&incident.at_ns())
+    };
+    kept.iter().filter(is_its).take(INCIDENTS_MAX).map(|incident| incident.id.clone()).collect()
 }
 
 /// The host that a finding is about, or that its GPU is on.

@@ -1,30 +1,29 @@
 //! Incidents of whole jobs: a node tells, all nodes are asked, and what they send is read.
 
-use gpuvitals_core::IdentityColumn;
 use gpuvitals_core::time::SECOND_NS;
+use gpuvitals_core::{Identity, IdentityColumn};
 use gpuvitals_record::pack;
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 
-use crate::analysis::H100;
+use crate::analysis::{H100, judging};
 use crate::client::{Answer, Events, request, soon};
 use crate::world::{Row, World, gpu, now_ns, rows};
 
 const REQUESTS: &str = "/api/v1/flight/requests";
 const INCIDENTS: &str = "/api/v1/flight/incidents";
 
+/// A GPU that a job holds.
+fn held(uuid: &str, node: &str, job: &str) -> Identity {
+    let texts =
+        [(IdentityColumn::Cluster, "a"), (IdentityColumn::Namespace, "research"), (IdentityColumn::Job, job)];
+    let free = gpu(uuid, node, 0, H100);
+    texts.into_iter().fold(free, |gpu, (column, text)| gpu.with(column, text).unwrap())
+}
+
 /// Two nodes of job `a/research/train-7`, one of another job, and a GPU of `n1` whose rows lack the job.
 async fn fleet() -> World {
-    let held = |uuid: &str, node: &str, job: &str| {
-        let texts = [
-            (IdentityColumn::Cluster, "a"),
-            (IdentityColumn::Namespace, "research"),
-            (IdentityColumn::Job, job),
-        ];
-        let gpu = gpu(uuid, node, 0, H100);
-        texts.into_iter().fold(gpu, |gpu, (column, text)| gpu.with(column, text).unwrap())
-    };
     let busy: &[(&str, f64)] = &[("power_w", 400.0)];
     let world = World::empty(|_, _| ()).await;
     let fleet: [Row<'_>; 5] = [
@@ -215,4 +214,21 @@ async fn what_nobody_knows_or_may_send_is_refused() {
         assert_eq!(request(world.address, method, path, "").await.status, 405, "{method} {path}");
     }
     assert_eq!(world.ok(INCIDENTS).await["incidents"][0]["nodes"][0]["window"], Value::Null);
+}
+
+#[tokio::test]
+async fn a_finding_names_the_incidents_that_it_caused() {
+    let world = judging().await;
+    let xid: &[(&str, f64)] = &[("xid_last", 79.0)];
+    let fleet: [Row<'_>; 2] =
+        [(held("GPU-1", "n1", "train-7"), 40, xid), (held("GPU-2", "n2", "train-7"), 40, xid)];
+    world.append(rows(&fleet)).await;
+    let id = tell(&world, told("n1", "own", "GPU-1")).await;
+    let of = async |host: &str| {
+        let list = world.ok(&format!("/api/v1/analysis/findings?kind=xid&host={host}")).await;
+        assert_eq!(list["total"], 1, "{list}");
+        list["findings"][0]["incidents"].clone()
+    };
+    assert_eq!(of("n1").await, json!([id]));
+    assert_eq!(of("n2").await, Value::Null, "nobody told of it");
 }
