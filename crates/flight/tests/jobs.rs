@@ -53,7 +53,7 @@ fn rows(table: Table, gpu: &str, seconds: std::ops::Range<i64>) -> Batch {
         .unwrap();
     let who = builder.intern(&who);
     for second in seconds {
-        let row = builder.row(AT_NS + second * SECOND_NS, who);
+        let row = builder.row_at(AT_NS + second * SECOND_NS, second * SECOND_NS, who);
         if table == Table::GpuEvents {
             builder.set(row, MetricId::of("power_w"), Value::Float(300.0)).unwrap();
         }
@@ -96,7 +96,8 @@ fn two_hundred_triggers_of_a_minute_are_one_incident_and_one_request_a_node() {
         let at_ns = AT_NS + i64::try_from(number).unwrap() * SECOND_NS / 4;
         assert_eq!(tell(&incidents, &told(node, &format!("own-{number}"), at_ns), at_ns + SECOND_NS), first);
     }
-    let [incident] = &incidents.list()[..] else { panic!("{:?}", incidents.list()) };
+    let listed = incidents.list();
+    let [incident] = &listed[..] else { panic!("{listed:?}") };
     assert_eq!((&incident.id, incident.told, incident.nodes.len()), (&first, 200, 3));
     assert_eq!(incident.triggers.first().unwrap().node, "n2");
     assert!(incident.triggers.len() < 100, "they are counted");
