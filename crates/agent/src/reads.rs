@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use gpuvitals_core::Table;
 use gpuvitals_core::clock::Moment;
+use gpuvitals_core::number::float;
 use gpuvitals_flight::FlightRead;
 use gpuvitals_sources::probe::Driver;
 use gpuvitals_sources::sampler::WorkerStats;
@@ -39,8 +40,7 @@ impl ReadTimes {
                 continue;
             }
             let took_ns = counted.read_ns.saturating_sub(before.read_ns) / readings;
-            #[expect(clippy::cast_precision_loss, reason = "less than a day")]
-            let ms = took_ns as f64 / 1e6;
+            let ms = float(took_ns) / 1e6;
             let failed = counted.failed.saturating_sub(before.failed);
             let read = |gpu: &Arc<str>| FlightRead {
                 at_ns: now.wall_ns,

@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use gpuvitals_core::MetricId;
 use gpuvitals_core::history::{BucketQuery, Buckets, Fleet, GpuState};
+use gpuvitals_core::number::float;
 use gpuvitals_core::time::MINUTE_NS;
 
 use crate::robust::median;
@@ -45,7 +46,6 @@ pub struct Trend {
 
 impl Trend {
     /// From values by time, seconds before the end of the range counted negative; none of fewer than eight points.
-    #[expect(clippy::cast_precision_loss, reason = "numbers of points")]
     pub fn of(points: &[(f64, f64)]) -> Option<Self> {
         if points.len() < TREND_POINTS_MIN {
             return None;
@@ -65,7 +65,7 @@ impl Trend {
             };
             slopes.push((to - from) / (to_s - from_s));
         }
-        let steadiness = rising / slopes.len() as f64;
+        let steadiness = rising / float(slopes.len());
         let slope = median(&mut slopes)?;
         let mut levels: Vec<f64> = points.iter().map(|(at_s, value)| value - slope * at_s).collect();
         let level = median(&mut levels)?;

@@ -9,6 +9,7 @@ mod presence;
 
 use gpuvitals_core::MetricId;
 use gpuvitals_core::history::{Fleet, GpuState};
+use gpuvitals_core::number::float;
 
 use crate::condition;
 use crate::findings::{Evidence, GpuWindow};
@@ -87,8 +88,7 @@ fn failures(events: &[HealthEvent]) -> Option<SlowCause> {
         events.iter().filter(|event| matches!(event.kind.as_ref(), "xid" | "ecc" | "ras" | "lost")).collect();
     let first = grave.first()?;
     let more = if grave.len() > 1 { format!(" and {} more", grave.len() - 1) } else { String::new() };
-    #[expect(clippy::cast_precision_loss, reason = "numbers of events")]
-    let evidence = vec![Evidence::derived("health_events", "", grave.len() as f64)];
+    let evidence = vec![Evidence::derived("health_events", "", float(grave.len()))];
     let sentence = format!("it had events that interrupt work: {}{more}", first.detail);
     Some(SlowCause { id: "events", weight: 1.0, sentence, evidence })
 }
@@ -97,21 +97,19 @@ fn failures(events: &[HealthEvent]) -> Option<SlowCause> {
 fn failed_before(xid: i64) -> Option<SlowCause> {
     let sentence =
         format!("{} came before this time, and nothing has cleared it", condition::xid::named(xid));
-    #[expect(clippy::cast_precision_loss, reason = "a code")]
-    let evidence = vec![Evidence::of(XID_LAST, xid as f64)];
+    let evidence = vec![Evidence::of(XID_LAST, float(xid))];
     let is_own = xid > 0 && !condition::xid::is_of_application(xid);
     is_own.then_some(SlowCause { id: "events", weight: XID_BEFORE_WEIGHT, sentence, evidence })
 }
 
-#[expect(clippy::cast_precision_loss, reason = "numbers of minutes")]
 fn no_data(time: &SlowTime<'_>) -> Option<SlowCause> {
     let Presence { minutes, silent } = time.presence;
     if silent == 0 {
         return None;
     }
-    let weight = silent as f64 / minutes as f64;
+    let weight = float(silent) / float(minutes);
     let sentence = format!("it reported nothing for {silent} of {minutes} minutes");
-    let evidence = vec![Evidence::derived("minutes_without_values", "min", silent as f64)];
+    let evidence = vec![Evidence::derived("minutes_without_values", "min", float(silent))];
     Some(SlowCause { id: NO_DATA, weight, sentence, evidence })
 }
 
@@ -134,9 +132,8 @@ fn limits(time: &SlowTime<'_>, own: &GpuWindow) -> Vec<SlowCause> {
                 _ => format!("{held} of the {all} other GPUs"),
             };
             cause.sentence = format!("{}; it held down {others} of the host", cause.sentence);
-            #[expect(clippy::cast_precision_loss, reason = "numbers of GPUs")]
-            let neighbours = Evidence::derived("neighbours_held_down", "", held as f64)
-                .beside(all as f64, "other GPUs of its host");
+            let neighbours = Evidence::derived("neighbours_held_down", "", float(held))
+                .beside(float(all), "other GPUs of its host");
             cause.evidence.push(neighbours);
         }
         Some(cause)

@@ -20,13 +20,15 @@ pub use phases::RunPhase;
 pub use signals::StepSignals;
 pub use step::{RunStep, warm_up_steps};
 
+use gpuvitals_core::number::float;
+
 use crate::robust::Spread;
 
 use bounds::{PAUSE_FROM, STEPS_MIN};
 use period::{period, strongest};
 use signals::Binned;
 use usual::{BEGIN, Begin, WHOLE};
-use wave::{folded, likeness, middle, number, without_trend};
+use wave::{folded, likeness, middle, without_trend};
 
 /// Least strength of a signal's repetition, and least likeness of its steps to the usual one: noise and the load of a server that
 /// answers requests have less.
@@ -80,7 +82,7 @@ impl StepSignals {
         let places = even::evened(&places, usual).into_iter().map(|place| (place + 0.5) * scale);
         let steps = steps(&places.collect::<Vec<f64>>(), usual * scale);
         let is_even = |step: &&(f64, f64)| EVEN.contains(&((step.1 - step.0) / (usual * scale)));
-        let even = number(steps.iter().filter(is_even).count()) / number(steps.len());
+        let even = float(steps.iter().filter(is_even).count()) / float(steps.len());
         let time = |place: f64| first_ns.saturating_add(nanoseconds(place, width_ns));
         let step = |(from, to): (f64, f64)| RunStep { from_ns: time(from), to_ns: time(to) };
         Some(FoundSteps { steps: steps.into_iter().map(step).collect(), certainty: fit * even })
@@ -95,7 +97,7 @@ fn together(signals: &[Vec<f64>]) -> Option<Vec<f64>> {
         .filter_map(|signal| {
             let weight = strongest(signal)?.strength();
             let trendless = without_trend(signal, TREND_BINS);
-            let square = trendless.iter().map(|value| value * value).sum::<f64>() / number(signal.len());
+            let square = trendless.iter().map(|value| value * value).sum::<f64>() / float(signal.len());
             let (middle, scale) = (middle(signal.iter().copied()), square.sqrt().max(f64::MIN_POSITIVE));
             Some((weight, signal.iter().map(|value| weight * (value - middle) / scale).collect()))
         })
@@ -117,7 +119,7 @@ fn begins(values: &[f64], length: f64, row: f64) -> Option<Vec<Begin>> {
     if chain.len() < STEPS_MIN {
         return None;
     }
-    let places: Vec<f64> = chain.iter().map(|place| number(*place)).collect();
+    let places: Vec<f64> = chain.iter().map(|place| float(*place)).collect();
     let usual = usual_length(&places, length);
     let mut begins = usual::fitted(values, &places, usual, WHOLE);
     let fit = middle(begins.iter().map(|begin| begin.fit));
@@ -157,12 +159,11 @@ fn steps(places: &[f64], usual: f64) -> Vec<(f64, f64)> {
     places.iter().zip(next).map(|(from, next)| (*from, end(*from, next))).collect()
 }
 
-#[expect(clippy::cast_precision_loss, reason = "some hours")]
 fn bins(span_ns: i64, width_ns: i64) -> f64 {
-    span_ns as f64 / width_ns as f64
+    float(span_ns) / float(width_ns)
 }
 
-#[expect(clippy::cast_possible_truncation, clippy::cast_precision_loss, reason = "some hours")]
+#[expect(clippy::cast_possible_truncation, reason = "some hours")]
 fn nanoseconds(bins: f64, width_ns: i64) -> i64 {
-    (bins * width_ns as f64).round() as i64
+    (bins * float(width_ns)).round() as i64
 }

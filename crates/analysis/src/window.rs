@@ -3,6 +3,7 @@
 //! All windows of one length begin at the same instants everywhere (multiples of the length since 1970), so
 //! the figures of different GPUs and nodes cover the same time.
 
+use gpuvitals_core::number::float;
 use gpuvitals_core::sketch::Sketch;
 
 /// Figures of one quantity over one window.
@@ -43,11 +44,10 @@ impl Stats {
     }
 
     /// The figures, if there was a sample.
-    #[expect(clippy::cast_precision_loss, reason = "counts of samples are far below 2^52")]
     pub fn summary(&self) -> Option<WindowSummary> {
         let count = self.sketch.count();
         let p99 = self.sketch.quantile(0.99)?.clamp(self.min, self.max);
-        Some(WindowSummary { count, min: self.min, max: self.max, mean: self.sum / count as f64, p99 })
+        Some(WindowSummary { count, min: self.min, max: self.max, mean: self.sum / float(count), p99 })
     }
 
     /// Forgets all samples and keeps the memory.

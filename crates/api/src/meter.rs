@@ -3,6 +3,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use gpuvitals_core::figures::Family;
+use gpuvitals_core::number::float;
 
 use crate::dto::GatewayStats;
 
@@ -45,11 +46,10 @@ impl Meter {
     }
 
     /// Share of answers that came from the cache.
-    #[expect(clippy::cast_precision_loss, reason = "a share needs no more than 53 bits")]
     pub(crate) fn hit_rate(&self) -> Option<f64> {
         let (hits, misses) = (self.hits(), self.misses());
         let all = hits.saturating_add(misses);
-        (all > 0).then(|| hits as f64 / all as f64)
+        (all > 0).then(|| float(hits) / float(all))
     }
 
     /// As families.

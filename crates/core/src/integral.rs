@@ -6,6 +6,7 @@
 
 use crate::Batch;
 use crate::batch::MetricColumn;
+use crate::number::float;
 
 const SECOND: f64 = 1e9;
 
@@ -112,9 +113,8 @@ pub fn rounded(value: f64) -> f64 {
 }
 
 /// A distance in nanoseconds as seconds.
-#[expect(clippy::cast_precision_loss, reason = "distances are far below 2^52 nanoseconds")]
 pub fn seconds(distance_ns: i64) -> f64 {
-    distance_ns as f64 / SECOND
+    float(distance_ns) / SECOND
 }
 
 /// Integral of a sampled value over time.

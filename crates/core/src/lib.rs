@@ -21,6 +21,7 @@ pub mod identity;
 pub mod integral;
 pub mod merge;
 pub mod message;
+pub mod number;
 pub mod ports;
 pub mod quantity;
 pub mod sketch;

@@ -4,6 +4,8 @@
 //! octave, each at most 1/64 wide, so its middle is within 1/128 (0.8 %) of every value in it. Finding the
 //! bucket is a shift of the float's bits; only non-empty buckets take memory.
 
+use crate::number::float;
+
 /// Bits of a float's mantissa below those of the bucket.
 const SHIFT: u32 = 17;
 /// Magnitudes below count as 0.
@@ -163,13 +165,12 @@ fn taken(bytes: &mut &[u8]) -> Option<u32> {
 
 /// Rank of the quantile among the sorted values, counted from 1.
 #[expect(
-    clippy::cast_precision_loss,
     clippy::cast_possible_truncation,
     clippy::cast_sign_loss,
     reason = "counts are far below 2^52 and the product lies between 0 and the count"
 )]
 fn rank_of(share: f64, total: u64) -> u64 {
-    ((share.clamp(0.0, 1.0) * total as f64).ceil() as u64).max(1)
+    ((share.clamp(0.0, 1.0) * float(total)).ceil() as u64).max(1)
 }
 
 #[expect(clippy::cast_possible_truncation, reason = "a bucket is wider than what a 32-bit float leaves out")]

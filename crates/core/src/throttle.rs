@@ -4,6 +4,7 @@
 use arrow_array::RecordBatch;
 
 use crate::batch::{MetricColumn, Value, metric_of};
+use crate::number::float;
 use crate::{Batch, MetricId};
 
 /// All steps in which the firmware looked for a limit.
@@ -106,7 +107,7 @@ impl Residency {
                 if under > steps || steps > WRAP / 2 {
                     return None;
                 }
-                *share = number(under) / number(steps);
+                *share = float(under) / float(steps);
             }
         }
         let [power, heat @ ..] = shares;
@@ -270,9 +271,4 @@ pub fn whole(column: Option<MetricColumn<'_>>, row: usize) -> Option<i64> {
 
 fn risen(now: i64, before: i64) -> i64 {
     now.saturating_sub(before).rem_euclid(WRAP)
-}
-
-#[expect(clippy::cast_precision_loss, reason = "counts of 32 bits")]
-fn number(count: i64) -> f64 {
-    count as f64
 }

@@ -3,6 +3,7 @@
 mod ns;
 mod written;
 
+use crate::number::float;
 use ns::to_ns;
 
 pub use written::{DateOrder, Written, Zone, ZoneError};
@@ -157,14 +158,9 @@ fn unit_of(number: u64) -> (i64, usize) {
 
 /// The instant of a number since 1970 in the units of [`parse`], as exactly as a float has it: for numbers that are written
 /// in another way, such as `1.75E+12`.
-#[expect(
-    clippy::cast_possible_truncation,
-    clippy::cast_sign_loss,
-    clippy::cast_precision_loss,
-    reason = "saturates; a time is meant"
-)]
+#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "saturates; a time is meant")]
 pub fn of_number(number: f64) -> i64 {
-    (number * unit_of(number.abs() as u64).0 as f64).round() as i64
+    (number * float(unit_of(number.abs() as u64).0)).round() as i64
 }
 
 #[cfg(test)]

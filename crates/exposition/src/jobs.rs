@@ -8,6 +8,7 @@ use arrow_array::cast::AsArray as _;
 use arrow_array::types::Int32Type;
 use gpuvitals_core::batch::{MetricColumn, RowKeys, Value, numbers, text_at};
 use gpuvitals_core::figures::{Family, Kind, Labels, Number};
+use gpuvitals_core::number::float;
 use gpuvitals_core::time::HOUR_NS;
 use gpuvitals_core::usage::{NOBODY, UNOBSERVED};
 use gpuvitals_core::{Batch, IdentityColumn, Table};
@@ -170,8 +171,7 @@ impl JobMeters {
             self.family(name, help, |totals| of(totals).map(Number::Nanoseconds))
         };
         let energy = "Energy of the GPUs of a job, pod or user since this process began.";
-        #[expect(clippy::cast_precision_loss, reason = "millijoules beyond 2^53 are rounded")]
-        let joules = |totals: &UsedTotals| totals.used_mj.map(|used_mj| Number::F64(used_mj as f64 / 1e3));
+        let joules = |totals: &UsedTotals| totals.used_mj.map(|used_mj| Number::F64(float(used_mj) / 1e3));
         let families = [
             seconds(
                 "gpu_job_held_seconds_total",

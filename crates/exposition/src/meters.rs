@@ -4,6 +4,7 @@ use gpuvitals_core::batch::MetricColumn;
 use gpuvitals_core::catalogue::gpu_metrics;
 use gpuvitals_core::energy::{Energy, EnergyColumns, EnergySource};
 use gpuvitals_core::integral::{Blanks, Integral, Pace, RunningTotal};
+use gpuvitals_core::number::float;
 use gpuvitals_core::throttle::{Residency, ThrottleColumns};
 use gpuvitals_core::{Batch, MetricId};
 
@@ -97,11 +98,7 @@ impl Meters {
             Total::Busy => self.busy.total(),
             Total::Throttled => self.throttled.total(),
             Total::ThrottledBy(id) => self.reasons.iter().find(|(reason, _)| *reason == id)?.1.total(),
-            #[expect(
-                clippy::cast_precision_loss,
-                reason = "gaps are far below 2^52 ns apart from years of them"
-            )]
-            Total::Gap => self.row_ns.map(|_| self.gap_ns as f64 / 1e9),
+            Total::Gap => self.row_ns.map(|_| float(self.gap_ns) / 1e9),
         }
     }
 

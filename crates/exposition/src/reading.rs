@@ -6,6 +6,7 @@ use gpuvitals_core::batch::Value;
 use gpuvitals_core::catalogue::ColumnType;
 use gpuvitals_core::energy::EnergySource;
 use gpuvitals_core::figures::Number;
+use gpuvitals_core::number::float;
 use gpuvitals_core::{AbsenceReason, MetricId};
 
 use crate::gpu::Gpu;
@@ -180,8 +181,7 @@ fn memory_used_share(values: &Values, now_ns: i64) -> Option<Value> {
         // The column is a share of the whole; next to values without the reserved memory it would be a jump.
         return values.fresh(SHARE, now_ns).filter(|_| !values.has_had(RESERVED));
     };
-    #[expect(clippy::cast_precision_loss, reason = "MiB of one part")]
-    (usable > 0).then(|| Value::Float(100.0 * used as f64 / usable as f64))
+    (usable > 0).then(|| Value::Float(100.0 * float(used) / float(usable)))
 }
 
 /// Memory in use, and the unreserved memory, MiB. A GPU that never gave its reserved memory has no separate one; if it

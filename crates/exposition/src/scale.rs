@@ -2,6 +2,7 @@
 
 use gpuvitals_core::batch::Value;
 use gpuvitals_core::figures::{Number, whole};
+use gpuvitals_core::number::float;
 
 /// Whole numbers below it have no gaps, and scaled by a factor they are rounded once.
 const WHOLE_MAX: f64 = 1e15;
@@ -24,11 +25,10 @@ impl Scale {
         if (inverse * factor - 1.0).abs() < 1e-12 { Self::Over(inverse) } else { Self::By(factor) }
     }
 
-    #[expect(clippy::cast_precision_loss, reason = "a product beyond 64 bits has its leading digits")]
     pub(crate) fn apply(self, value: Value) -> Number {
         match (value, self) {
             (Value::Int(v), Self::Times(times)) => {
-                v.checked_mul(times).map_or(Number::F64(v as f64 * times as f64), Number::Int)
+                v.checked_mul(times).map_or(Number::F64(float(v) * float(times)), Number::Int)
             }
             (Value::Int(v), Self::Over(1e9)) => Number::Nanoseconds(v),
             (Value::Float32(v), Self::Times(1)) => Number::F32(v),
@@ -38,11 +38,10 @@ impl Scale {
     }
 
     /// A decimal with few digits is scaled as the whole number that it is of a power of ten, so that the result has no digit more.
-    #[expect(clippy::cast_precision_loss, reason = "factors are far below 2^52")]
     fn float(self, value: f64) -> f64 {
         let (digits, power) = decimal(value);
         match self {
-            Self::Times(times) => digits * times as f64 / power,
+            Self::Times(times) => digits * float(times) / power,
             Self::Over(parts) => digits / (power * parts),
             Self::By(factor) => value * factor,
         }

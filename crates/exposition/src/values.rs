@@ -3,6 +3,7 @@
 use gpuvitals_core::batch::{MetricColumn, Value};
 use gpuvitals_core::catalogue::{METRICS, Tier};
 use gpuvitals_core::integral::Pace;
+use gpuvitals_core::number::float;
 use gpuvitals_core::{Batch, MetricId};
 
 /// Least usual distance between two values of the rare tier, and of the others, which come every second.
@@ -100,8 +101,7 @@ impl Values {
             self.link_rate = None;
             return;
         }
-        #[expect(clippy::cast_precision_loss, reason = "time between two readings")]
-        let rate = Value::Float(bytes * 1e9 / time_ns as f64);
+        let rate = Value::Float(bytes * 1e9 / float(time_ns));
         Latest::renew(&mut self.link_rate, LINK_RATE, rate, at_ns);
     }
 

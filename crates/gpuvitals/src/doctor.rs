@@ -17,6 +17,7 @@ use std::time::Duration;
 use clap::{Args, ValueEnum};
 use gpuvitals_analysis::condition::{self, MatchedCondition, Severity};
 use gpuvitals_core::clock::Moment;
+use gpuvitals_core::number::float;
 use gpuvitals_core::{AbsenceReason, Batch, IdentityColumn, MetricId, Table, batch};
 use gpuvitals_sources::attribution::Owners;
 use gpuvitals_sources::dialect::nvml;
@@ -378,7 +379,6 @@ fn liveness(liveness: &Liveness) -> (&'static str, String) {
     }
 }
 
-#[expect(clippy::cast_precision_loss, reason = "microseconds for people")]
 fn mean_read_us(stats: &WorkerStats) -> Option<f64> {
-    (stats.ticks > 0).then(|| stats.read_ns as f64 / stats.ticks as f64 / 1_000.0)
+    (stats.ticks > 0).then(|| float(stats.read_ns) / float(stats.ticks) / 1_000.0)
 }

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use clap::Args;
 use gpuvitals_core::batch::RowKeys;
 use gpuvitals_core::foreign::names_host;
+use gpuvitals_core::number::float;
 use gpuvitals_core::ports::{Poll, Source as _};
 use gpuvitals_core::quantity::counted;
 use gpuvitals_core::time::SECOND_NS;
@@ -280,10 +281,9 @@ impl RowTimes {
         }
     }
 
-    #[expect(clippy::cast_precision_loss, reason = "a distance is shown")]
     fn interval(mut self) -> Option<f64> {
         self.steps.sort_unstable();
-        self.steps.get(self.steps.len() / 2).map(|step| *step as f64 / SECOND_NS as f64)
+        self.steps.get(self.steps.len() / 2).map(|step| float(*step) / float(SECOND_NS))
     }
 }
 

@@ -1,5 +1,6 @@
 //! When a recorded row is published, and with which time.
 
+use gpuvitals_core::number::float;
 use gpuvitals_core::time::SECOND_NS;
 
 /// Treatment of the recorded times.
@@ -124,23 +125,15 @@ impl Timeline {
     }
 
     #[expect(clippy::float_cmp, reason = "exactly one keeps every nanosecond")]
-    #[expect(
-        clippy::cast_possible_truncation,
-        clippy::cast_precision_loss,
-        reason = "saturates; a ratio is meant"
-    )]
+    #[expect(clippy::cast_possible_truncation, reason = "saturates; a ratio is meant")]
     fn scaled(&self, distance_ns: i64) -> i64 {
-        if self.speed == 1.0 { distance_ns } else { (distance_ns as f64 / self.speed).round() as i64 }
+        if self.speed == 1.0 { distance_ns } else { (float(distance_ns) / self.speed).round() as i64 }
     }
 }
 
-#[expect(
-    clippy::cast_possible_truncation,
-    clippy::cast_precision_loss,
-    reason = "saturates; counts below 2^53"
-)]
+#[expect(clippy::cast_possible_truncation, reason = "saturates; counts below 2^53")]
 fn rows_ns(rows: u64, rate: f64) -> i64 {
-    (rows as f64 / rate * SECOND_NS as f64) as i64
+    (float(rows) / rate * float(SECOND_NS)) as i64
 }
 
 #[cfg(test)]

@@ -4,10 +4,11 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use gpuvitals_core::figures::Number;
+use gpuvitals_core::number::float;
 
 use crate::error::PromError;
 use crate::expr::{self, Aggregate, AggregateOp, Grouping};
-use crate::function::{float_of, mean, quantile, sum, variance};
+use crate::function::{mean, quantile, sum, variance};
 use crate::labels::{NAME, SeriesLabels};
 use crate::series::{PromSeries, Values, nan_last};
 
@@ -103,7 +104,7 @@ impl AggregateOp {
             Self::Avg => mean(all()),
             Self::Min => all().fold(f64::NAN, f64::min),
             Self::Max => all().fold(f64::NAN, f64::max),
-            Self::Count => float_of(values.len()),
+            Self::Count => float(values.len()),
             Self::Group => 1.0,
             Self::Stddev => variance(all()).sqrt(),
             Self::Stdvar => variance(all()),

@@ -4,11 +4,13 @@ use std::borrow::Cow;
 use std::cell::Cell;
 use std::sync::Arc;
 
+use gpuvitals_core::integral::seconds;
+
 use crate::binary;
 use crate::error::PromError;
 use crate::expr::{LOOKBACK_NS, Node, Over, Ranged};
 use crate::function::{Elementwise, OverRange, Span};
-use crate::grid::{Grid, Lookup, seconds};
+use crate::grid::{Grid, Lookup};
 use crate::labels::SeriesLabels;
 use crate::point::{Point, PointField, Points};
 use crate::series::{PromSeries, Values, made, map, nameless, nan_last, series_of, unique};

@@ -1,11 +1,12 @@
 //! Functions of numbers, and of the values before an instant.
 
 use gpuvitals_core::history::{Cell, Track};
+use gpuvitals_core::integral::seconds;
+use gpuvitals_core::number::float;
 use jiff::Timestamp;
 use jiff::civil::DateTime;
 use jiff::tz::TimeZone;
 
-use crate::grid::seconds;
 use crate::needs::Needs;
 use crate::point::{Moved, Point, Window};
 
@@ -192,7 +193,7 @@ impl OverRange {
     #[expect(clippy::float_cmp, reason = "any other value is a change")]
     fn of_points(self, points: &[Point], span: Span, parameter: f64) -> Option<f64> {
         let values = || points.iter().map(|point| point.value);
-        let count = float_of(points.len());
+        let count = float(points.len());
         Some(match self {
             Self::Rate | Self::Increase | Self::Delta => {
                 let moved = points
@@ -242,9 +243,9 @@ impl OverRange {
         let count: u64 = cells.iter().map(|cell| cell.count).sum();
         let sum = || sum(cells.iter().map(|cell| cell.sum));
         Some(match self {
-            Self::Avg => sum() / float_of_u64(count),
+            Self::Avg => sum() / float(count),
             Self::Sum => sum(),
-            Self::Count => float_of_u64(count),
+            Self::Count => float(count),
             Self::Min => cells.iter().map(|cell| cell.min).fold(f64::NAN, f64::min),
             Self::Max => cells.iter().map(|cell| cell.max).fold(f64::NAN, f64::max),
             _ => {
@@ -257,11 +258,7 @@ impl OverRange {
     fn of_moves(self, moves: &[Moved], span: Span) -> Option<f64> {
         let count: u64 = moves.iter().map(|moved| moved.count).sum();
         let whole = moves.iter().fold(Track::EMPTY, |whole, moved| merged(whole, &moved.track));
-        if self == Self::First {
-            Some(whole.first)
-        } else {
-            extrapolated(self, &whole, float_of_u64(count), span)
-        }
+        if self == Self::First { Some(whole.first) } else { extrapolated(self, &whole, float(count), span) }
     }
 
     /// Between the last two values.
@@ -320,13 +317,13 @@ fn merged(mut track: Track, later: &Track) -> Track {
 
 fn pairs(points: &[Point], counts: impl Fn(f64, f64) -> bool) -> f64 {
     let pairs = points.iter().zip(points.iter().skip(1));
-    float_of(pairs.filter(|(before, after)| counts(before.value, after.value)).count())
+    float(pairs.filter(|(before, after)| counts(before.value, after.value)).count())
 }
 
 /// Slope a second, and the value at an instant, of the line nearest to the values (least squares).
 #[expect(clippy::float_cmp, reason = "a line through equal values has no slope")]
 fn regression(points: &[Point], at_ns: i64) -> (f64, f64) {
-    let count = float_of(points.len());
+    let count = float(points.len());
     let first = points.first().map_or(0.0, |point| point.value);
     if points.iter().all(|point| point.value == first) {
         return if first.is_finite() { (0.0, first) } else { (f64::NAN, f64::NAN) };
@@ -360,7 +357,7 @@ pub(crate) fn sum(values: impl Iterator<Item = f64>) -> f64 {
 
 pub(crate) fn mean(values: impl Iterator<Item = f64> + Clone) -> f64 {
     let count = values.clone().count();
-    sum(values) / float_of(count)
+    sum(values) / float(count)
 }
 
 /// Of all values, not of a sample of them (Welford).
@@ -392,7 +389,7 @@ pub(crate) fn quantile(share: f64, mut values: Vec<f64>) -> f64 {
         (false, true) => std::cmp::Ordering::Greater,
         (false, false) => one.total_cmp(other),
     };
-    let rank = share * float_of(values.len() - 1);
+    let rank = share * float(values.len() - 1);
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a rank within the values")]
     let place = (rank as usize).min(values.len() - 1);
     let (_, below, above) = values.select_nth_unstable_by(place, order);
@@ -400,14 +397,4 @@ pub(crate) fn quantile(share: f64, mut values: Vec<f64>) -> f64 {
     let above = above.iter().copied().min_by(order).unwrap_or(below);
     let weight = rank - rank.floor();
     below * (1.0 - weight) + above * weight
-}
-
-#[expect(clippy::cast_precision_loss, reason = "no query has 2^53 values")]
-pub(crate) fn float_of(count: usize) -> f64 {
-    count as f64
-}
-
-#[expect(clippy::cast_precision_loss, reason = "no query has 2^53 values")]
-fn float_of_u64(count: u64) -> f64 {
-    count as f64
 }

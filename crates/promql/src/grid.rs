@@ -66,9 +66,3 @@ impl Lookup {
         }
     }
 }
-
-/// Nanoseconds as seconds.
-#[expect(clippy::cast_precision_loss, reason = "PromQL's times are 64-bit floats")]
-pub(crate) fn seconds(ns: i64) -> f64 {
-    ns as f64 / 1e9
-}

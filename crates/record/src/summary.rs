@@ -1,6 +1,7 @@
 //! What a recording has, and how well it was sampled: for people, for programs.
 
 use gpuvitals_analysis::summary::{GpuSummary, HostSummary, Summary};
+use gpuvitals_core::number::float;
 use gpuvitals_sources::sampler::WorkerStats;
 use gpuvitals_sources::settings::Sampling;
 use serde::Serialize;
@@ -106,9 +107,8 @@ impl RecordSummary {
 }
 
 /// Share of the ticks of these workers that were made, 0 to 1.
-#[expect(clippy::cast_precision_loss, reason = "counts of ticks are far below 2^52")]
 pub fn kept_share(workers: &[&WorkerStats]) -> f64 {
     let made: u64 = workers.iter().map(|worker| worker.ticks).sum();
     let missed: u64 = workers.iter().map(|worker| worker.ticks_missed).sum();
-    if made == 0 { 0.0 } else { made as f64 / (made + missed) as f64 }
+    if made == 0 { 0.0 } else { float(made) / float(made + missed) }
 }

@@ -11,6 +11,7 @@ use gpuvitals_core::history::{
     Part, QueryError, Rows, RowsQuery, buckets_of_rows, use_of_rows,
 };
 use gpuvitals_core::merge::{Order, merge, without_empty};
+use gpuvitals_core::number::float;
 use gpuvitals_core::ports::Answer;
 use gpuvitals_core::quantity::counted;
 use gpuvitals_core::usage::{GpuUse, UseQuery, join};
@@ -297,9 +298,8 @@ impl Merged {
             let of = of_rows.get(from..).unwrap_or_default();
             of.get(..of.partition_point(|one| one.gpu == *gpu)).unwrap_or_default()
         };
-        #[expect(clippy::cast_precision_loss, reason = "a number of collectors")]
         let is_whole = |gpu: &Arc<str>, sum_s: f64| {
-            !of_gpu(gpu).is_empty() && seconds(of_gpu(gpu)) * members as f64 >= sum_s * (1.0 - 1e-9)
+            !of_gpu(gpu).is_empty() && seconds(of_gpu(gpu)) * float(members) >= sum_s * (1.0 - 1e-9)
         };
         let (mut answer, mut summed) = (Vec::with_capacity(uses.len()), Vec::new());
         for sums in uses.chunk_by(|one, next| one.gpu == next.gpu) {

@@ -4,6 +4,8 @@
 
 use std::fmt;
 
+use gpuvitals_core::number::float;
+
 use crate::axis::{Ticks, time_ticks, value_range, value_ticks};
 use crate::curve::{Curve, CurveBucket, CurveGrid};
 use crate::held::Held;
@@ -238,9 +240,8 @@ impl HeldSpan {
 }
 
 impl HeldChart<'_> {
-    #[expect(clippy::cast_precision_loss, reason = "a handful of GPUs")]
     fn top(lane: usize) -> f64 {
-        TOP + LANE * lane as f64
+        TOP + LANE * float(lane)
     }
 
     fn bars(&self, f: &mut fmt::Formatter<'_>, lane: usize, held: &Held) -> fmt::Result {

@@ -2,6 +2,7 @@
 
 use gpuvitals_core::catalogue::Instrument;
 use gpuvitals_core::history::{BucketQuery, Cell, GroupColumn};
+use gpuvitals_core::number::float;
 use gpuvitals_core::{MetricId, Table};
 
 pub(super) fn query(metric: MetricId, start_ns: i64, end_ns: i64, step_ns: i64) -> BucketQuery {
@@ -11,8 +12,7 @@ pub(super) fn query(metric: MetricId, start_ns: i64, end_ns: i64, step_ns: i64) 
     }
 }
 
-#[expect(clippy::cast_precision_loss, reason = "numbers of values")]
 pub(super) fn value_of(metric: MetricId, cell: Cell) -> f64 {
     let is_counter = metric.metric().instrument == Instrument::Counter;
-    if is_counter { cell.last } else { cell.sum / cell.count as f64 }
+    if is_counter { cell.last } else { cell.sum / float(cell.count) }
 }

@@ -1,6 +1,7 @@
 //! In which minutes of a range a GPU reported.
 
 use gpuvitals_core::history::{Buckets, Cell, GpuState};
+use gpuvitals_core::number::float;
 use gpuvitals_core::time::MINUTE_NS;
 
 use crate::cells::GpuCells;
@@ -51,8 +52,7 @@ impl Presence {
         let pauses =
             std::iter::once((0, first_ns)).chain(begins).zip(ends.chain([(steps.count, last_ns, 1)]));
         let is_long = |from_ns: i64, to_ns: i64, count: u64| {
-            #[expect(clippy::cast_precision_loss, reason = "values of a minute")]
-            let after_first_s = usual_s * (count - 1) as f64;
+            let after_first_s = usual_s * float(count - 1);
             seconds(to_ns - from_ns) - after_first_s > LATE * usual_s
         };
         let silent = pauses
@@ -78,11 +78,10 @@ impl GpuCells<'_> {
 }
 
 /// Usual distance between two values, seconds; of a single minute its own.
-#[expect(clippy::cast_precision_loss, reason = "values of a minute")]
 fn usual_distance(filled: &[FilledStep]) -> f64 {
     let pairs = filled.iter().zip(filled.iter().skip(1));
-    let distance = |(a, b): (&FilledStep, &FilledStep)| seconds(b.newest_ns - a.newest_ns) / b.count as f64;
+    let distance = |(a, b): (&FilledStep, &FilledStep)| seconds(b.newest_ns - a.newest_ns) / float(b.count);
     let mut distances: Vec<f64> = pairs.map(distance).collect();
-    let count = filled.first().map_or(1.0, |minute| minute.count as f64);
+    let count = filled.first().map_or(1.0, |minute| float(minute.count));
     median(&mut distances).unwrap_or(seconds(MINUTE_NS) / count)
 }

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use gpuvitals_core::history::{BucketQuery, Buckets, GpuState, GroupColumn, Matcher, Selector, TextTest};
+use gpuvitals_core::number::float;
 use gpuvitals_core::time::{AHEAD_MAX_NS, FUTURE_MAX_NS, MINUTE_NS, SECOND_NS};
 use gpuvitals_core::{Identity, IdentityColumn, Table, time};
 
@@ -166,8 +167,7 @@ fn wrong_clock(clock: &HostClock, subject: Subject, gpus: &[Arc<GpuState>]) -> O
         lead(*lead_ns),
         time::format(*latest_ns)
     );
-    #[expect(clippy::cast_precision_loss, reason = "seconds")]
-    let evidence = Evidence::derived("clock_ahead", "s", (*lead_ns / SECOND_NS) as f64);
+    let evidence = Evidence::derived("clock_ahead", "s", float(*lead_ns / SECOND_NS));
     let finding = finding("clock_wrong", subject, sentence, vec![evidence], reach);
     Some(Candidate { opens: true, began: None, finding })
 }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use gpuvitals_core::batch::Value;
 use gpuvitals_core::history::GpuState;
+use gpuvitals_core::number::float;
 use gpuvitals_core::{IdentityColumn, MetricId};
 
 use super::repeats::XidTimes;
@@ -72,8 +73,7 @@ impl Survey<'_> {
             let sentence = format!(
                 "XIDs that programs cause came {times} times in a day, to {holders} jobs, the last {last}: suspect the GPU, unless these jobs run one program"
             );
-            #[expect(clippy::cast_precision_loss, reason = "numbers of events")]
-            let evidence = vec![Evidence::derived("xids_in_a_day", "", times as f64)];
+            let evidence = vec![Evidence::derived("xids_in_a_day", "", float(times))];
             let finding = self.about_gpu("xid_repeats", gpu, sentence, evidence);
             found.push(Candidate { opens: true, began: None, finding });
         }

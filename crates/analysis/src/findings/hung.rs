@@ -5,6 +5,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use gpuvitals_core::history::GpuState;
+use gpuvitals_core::number::float;
 use gpuvitals_core::time::MINUTE_NS;
 use gpuvitals_core::{MetricId, quantity};
 
@@ -159,10 +160,8 @@ fn hung<'a>(holder: &Arc<str>, job: &JobLook<'a>) -> Option<Candidate> {
     let JobLook { present, looks, silent } = job;
     let stuck: Vec<&WorkLook<'a>> = looks.iter().filter(|look| look.is_stuck()).collect();
     let left: Vec<&WorkLook<'a>> = looks.iter().filter(|look| look.has_left()).collect();
-    #[expect(clippy::cast_precision_loss, reason = "numbers of GPUs")]
-    let others_max = (present.len() as f64 * HUNG_OTHERS_SHARE).max(1.0);
-    #[expect(clippy::cast_precision_loss, reason = "numbers of GPUs")]
-    let has_many_others = (present.len() - stuck.len()) as f64 > others_max || silent.len() > stuck.len();
+    let others_max = (float(present.len()) * HUNG_OTHERS_SHARE).max(1.0);
+    let has_many_others = float(present.len() - stuck.len()) > others_max || silent.len() > stuck.len();
     let works = looks.iter().any(|look| !look.is_stuck() && !look.has_left());
     if stuck.is_empty() || works || has_many_others {
         return None;

@@ -1,6 +1,7 @@
 //! How much a GPU does as a rule, beside which it is seen that it stands still.
 
 use gpuvitals_core::MetricId;
+use gpuvitals_core::number::float;
 use gpuvitals_core::time::MINUTE_NS;
 
 use super::threshold::{HUNG_BUSY_PCT, HUNG_POWER, LOADED_FROM_PCT, WINDOW_MINUTES};
@@ -58,8 +59,7 @@ impl WorkLevel {
             return level;
         }
         let minutes = (before.minutes + 1).min(WINDOW_MINUTES);
-        #[expect(clippy::cast_precision_loss, reason = "some minutes")]
-        let mean = |before: f64, now: f64| before + (now - before) / minutes as f64;
+        let mean = |before: f64, now: f64| before + (now - before) / float(minutes);
         for (now, before) in activities.iter_mut().zip(before.activities) {
             *now = before.zip(*now).map(|(before, now)| mean(before, now)).or(*now).or(before);
         }

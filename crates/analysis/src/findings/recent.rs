@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use gpuvitals_core::history::{BucketQuery, Buckets, Cell, GpuState, GroupColumn, POINTS_MAX};
 use gpuvitals_core::integral::seconds;
+use gpuvitals_core::number::float;
 use gpuvitals_core::throttle::{LimitBits, REASONS, STATUS, STEPS, STEPS_AT_POWER_LIMIT, STEPS_OF_HEAT};
 use gpuvitals_core::time::MINUTE_NS;
 use gpuvitals_core::usage::IDLE_BELOW_PCT;
@@ -440,9 +441,8 @@ impl GpuCells<'_> {
     }
 }
 
-#[expect(clippy::cast_precision_loss, reason = "no minute has 2^53 values")]
 fn mean(cell: Cell) -> f64 {
-    cell.sum / cell.count as f64
+    cell.sum / float(cell.count)
 }
 
 /// The share of samples for which something holds, 0 to 1. Exact where all samples have one of two values.
@@ -564,10 +564,8 @@ impl RecentGpu {
         let is_any = holders == HolderScope::All;
         let held = || all().filter(|minute| is_any || minute.start_ns >= self.held_from_ns);
         let loaded = || held().filter_map(Minute::loaded);
-        let mean = |values: Vec<f64>| {
-            #[expect(clippy::cast_precision_loss, reason = "some minutes")]
-            (!values.is_empty()).then(|| values.iter().sum::<f64>() / values.len() as f64)
-        };
+        let mean =
+            |values: Vec<f64>| (!values.is_empty()).then(|| values.iter().sum::<f64>() / float(values.len()));
         let highest = |values: Vec<f64>| values.into_iter().reduce(f64::max);
         let newest = |values: Vec<f64>| values.into_iter().rev().take(LINK_MINUTES).collect::<Vec<_>>();
         let fans: Vec<(f64, f64)> = all().filter_map(|minute| minute.fan).collect();

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
 use gpuvitals_core::history::GpuState;
+use gpuvitals_core::number::float;
 use gpuvitals_core::{IdentityColumn, quantity};
 
 use super::survey::LostGpu;
@@ -115,9 +116,8 @@ impl<'a> Survey<'a> {
                     "the node has {}{which}, most nodes with {model} have {usual}",
                     quantity::counted(gpus.len() as u64, "GPU")
                 );
-                #[expect(clippy::cast_precision_loss, reason = "numbers of GPUs")]
-                let evidence = Evidence::derived("gpus_of_node", "", gpus.len() as f64)
-                    .beside(usual as f64, "most nodes of the model");
+                let evidence = Evidence::derived("gpus_of_node", "", float(gpus.len()))
+                    .beside(float(usual), "most nodes of the model");
                 let subject = Subject::node(*cluster, node);
                 let finding = finding("gpu_missing", subject, sentence, vec![evidence], Reach::of(gpus));
                 // It was so from the first row of the node on.
@@ -176,16 +176,14 @@ fn node_silence(subject: Subject, node: &NodeGpus<'_>) -> Candidate {
 }
 
 fn fleet_silence(all: usize, silent: &[&NodeGpus<'_>]) -> Option<Candidate> {
-    #[expect(clippy::cast_precision_loss, reason = "numbers of nodes")]
-    let share = silent.len() as f64 / all.max(1) as f64;
+    let share = float(silent.len()) / float(all.max(1));
     if silent.len() < SILENT_FLEET_NODES || share < SILENT_FLEET_SHARE {
         return None;
     }
     let gpus: Vec<&Arc<GpuState>> = silent.iter().flat_map(|node| node.silent.iter().copied()).collect();
     let began = silent.iter().map(|node| Began::exactly(node.last_ns)).max_by_key(|began| began.at_ns);
     let sentence = format!("{} of {all} nodes report nothing any more", silent.len());
-    #[expect(clippy::cast_precision_loss, reason = "numbers of nodes")]
-    let evidence = Evidence::derived("silent_nodes", "", silent.len() as f64).beside(all as f64, "all nodes");
+    let evidence = Evidence::derived("silent_nodes", "", float(silent.len())).beside(float(all), "all nodes");
     let found: FleetFinding =
         finding("fleet_silent", Subject::Fleet, sentence, vec![evidence], Reach::of(&gpus));
     Some(Candidate { opens: true, began, finding: found })

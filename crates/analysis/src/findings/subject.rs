@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use gpuvitals_core::IdentityColumn;
 use gpuvitals_core::history::GpuState;
+use gpuvitals_core::number::float;
 
 use super::kinds::FindingKind;
 use crate::condition::Severity;
@@ -67,8 +68,7 @@ impl FleetFinding {
     /// GPU hours that its GPUs hold for nothing in each hour that it lasts; none: they work, if slowly.
     pub fn wasted_gpu_hours_per_hour(&self) -> Option<f64> {
         let all_stand = ["job_hung", "job_stalled", "idle_held"].contains(&self.kind.id);
-        #[expect(clippy::cast_precision_loss, reason = "a number of GPUs")]
-        all_stand.then_some(self.reach.concerned_gpus as f64)
+        all_stand.then_some(float(self.reach.concerned_gpus))
     }
 
     /// Whether another one about the same subject tells of the same fault and says less.

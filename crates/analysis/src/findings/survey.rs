@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use gpuvitals_core::IdentityColumn;
 use gpuvitals_core::history::GpuState;
+use gpuvitals_core::number::float;
 
 use super::Evidence;
 use super::recent::{GpuWindow, Recent};
@@ -152,8 +153,7 @@ pub(super) fn common<T: Ord>(values: impl Iterator<Item = T>, share_min: f64) ->
     values.for_each(|value| *counts.entry(value).or_default() += 1);
     let all: usize = counts.values().sum();
     let (value, count) = counts.into_iter().max_by_key(|(_, count)| *count)?;
-    #[expect(clippy::cast_precision_loss, reason = "numbers of GPUs or nodes")]
-    let share = count as f64 / all as f64;
+    let share = float(count) / float(all);
     (all > threshold::PEERS_MIN && share >= share_min).then_some(value)
 }
 

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use gpuvitals_core::IdentityColumn;
 use gpuvitals_core::history::GpuState;
+use gpuvitals_core::number::float;
 
 use super::threshold::TWO_NODES_MINUTES;
 use super::{Candidate, Evidence, Member, Reach, Subject, Survey, finding};
@@ -23,8 +24,7 @@ impl Survey<'_> {
             let nodes = self.now.recent.nodes(&gpu.key);
             let nodes: Vec<&str> = nodes.iter().map(AsRef::as_ref).collect();
             let sentence = format!("rows of this GPU come from several nodes at once: {}", nodes.join(", "));
-            #[expect(clippy::cast_precision_loss, reason = "numbers of minutes")]
-            let evidence = vec![Evidence::derived("minutes_from_several_nodes", "min", minutes as f64)];
+            let evidence = vec![Evidence::derived("minutes_from_several_nodes", "min", float(minutes))];
             let finding = self.about_gpu("duplicate_gpu", gpu, sentence, evidence);
             found.push(Candidate { opens: minutes >= TWO_NODES_MINUTES.0, began: None, finding });
         }
@@ -52,8 +52,7 @@ impl Survey<'_> {
                 twice.iter().take(NAMED_NUMBERS_MAX).map(|(number, _)| number.to_string()).collect();
             let sentence =
                 format!("two machines report under this name: each has a GPU of number {}", named.join(", "));
-            #[expect(clippy::cast_precision_loss, reason = "numbers of GPUs")]
-            let evidence = vec![Evidence::derived("numbers_used_twice", "", twice.len() as f64)];
+            let evidence = vec![Evidence::derived("numbers_used_twice", "", float(twice.len()))];
             let gpus: Vec<&Arc<GpuState>> = twice.into_iter().flat_map(|(_, gpus)| gpus).collect();
             let subject = Subject::node(cluster, node);
             let finding = finding("duplicate_node", subject, sentence, evidence, Reach::of(&gpus));

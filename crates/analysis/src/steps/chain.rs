@@ -1,6 +1,8 @@
 //! The places at which steps begin: a chain of rises at about equal distances, as a beat is found in music.
 
-use super::wave::{mean_between, number, sums, whole};
+use gpuvitals_core::number::float;
+
+use super::wave::{mean_between, sums, whole};
 
 /// Distances of rises that belong to one run of steps, in periods.
 const NEAREST: f64 = 0.55;
@@ -29,7 +31,7 @@ pub(super) fn chain(values: &[f64], period: f64) -> Vec<usize> {
     let Some(usual) = usual(&rises, period) else { return Vec::new() };
     let (near, far) = (whole(NEAREST * period).max(1), whole((FARTHEST * period).ceil()));
     let costs: Vec<f64> =
-        (near..=far).map(|distance| UNEVEN * (number(distance) / period).ln().powi(2)).collect();
+        (near..=far).map(|distance| UNEVEN * (float(distance) / period).ln().powi(2)).collect();
     let mut worths: Vec<f64> = Vec::with_capacity(rises.len());
     let mut links: Vec<Option<usize>> = Vec::with_capacity(rises.len());
     let mut after_pause = Link { worth: f64::NEG_INFINITY, before: None };

@@ -3,8 +3,10 @@
 //! A begin is known to some error. If one is found too late, the step before it is too long and the one after it too short. So
 //! neighbours that differ against each other say how large the error is, and how far begins may be drawn towards a line.
 
+use gpuvitals_core::number::float;
+
 use super::bounds::PAUSE_FROM;
-use super::wave::{mean, number, whole};
+use super::wave::{mean, whole};
 
 /// Largest difference from the usual length that counts, in periods: one wild step says nothing of the error.
 const DIFFERENCE_MAX: f64 = 0.3;
@@ -36,8 +38,8 @@ pub(super) fn evened(begins: &[f64], period: f64) -> Vec<f64> {
 /// A run of begins, each drawn towards its neighbours before and after it.
 fn drawn(run: &[f64], gain: f64) -> Vec<f64> {
     let (Some(first), Some(last)) = (run.first(), run.last()) else { return Vec::new() };
-    let usual = (last - first) / number(run.len() - 1).max(1.0);
-    let line = || (0..run.len()).map(|step| first + number(step) * usual);
+    let usual = (last - first) / float(run.len() - 1).max(1.0);
+    let line = || (0..run.len()).map(|step| first + float(step) * usual);
     let beside: Vec<f64> = run.iter().zip(line()).map(|(begin, line)| begin - line).collect();
     let forward = followed(beside.iter().copied(), gain);
     let mut backward = followed(beside.iter().rev().copied(), gain);

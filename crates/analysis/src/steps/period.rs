@@ -4,8 +4,10 @@
 //! which there is work: a load phase or a checkpoint is larger than anything in a step. Long shifts are tried on a signal that
 //! is folded until they are some places long, so that steps of slightly different lengths still lie on each other.
 
+use gpuvitals_core::number::float;
+
 use super::bounds::STEPS_MIN;
-use super::wave::{folded, likeness, mean, number, top_of, whole, without_line};
+use super::wave::{folded, likeness, mean, top_of, whole, without_line};
 
 /// Shifts that are tried at each level, in places; on the signal as it is also the octave below.
 const OCTAVES: [(usize, usize); 2] = [(4, 8), (8, 16)];
@@ -60,7 +62,7 @@ pub(super) fn period(values: &[f64]) -> Option<Shift> {
 /// needs it: a folded signal has lost the parts of a step.
 fn is_enough(values: &[f64], short: Shift, long: Shift) -> bool {
     let (mut level, mut scale) = (values.to_vec(), 1.0);
-    let longest = OCTAVES.map(|(_, to)| number(to)).into_iter().fold(0.0, f64::max);
+    let longest = OCTAVES.map(|(_, to)| float(to)).into_iter().fold(0.0, f64::max);
     while short.places / scale > longest {
         level = folded(&level);
         scale *= 2.0;
@@ -86,9 +88,9 @@ fn shifts(values: &[f64]) -> Vec<Shift> {
         for &(from, to) in octaves {
             let most = (to + 1).min(level.len() / STEPS_MIN);
             let first = (from / 2).max(2);
-            let blocks = Blocks::of(&level, whole(BLOCK_PERIODS * number(to)));
+            let blocks = Blocks::of(&level, whole(BLOCK_PERIODS * float(to)));
             let likeness: Vec<f64> = (first..=most).map(|places| blocks.likeness(places)).collect();
-            let tops = tops(&likeness, first).filter(|shift| shift.places >= number(from) - 0.5);
+            let tops = tops(&likeness, first).filter(|shift| shift.places >= float(from) - 0.5);
             found.extend(tops.map(|shift| Shift { places: shift.places * scale, ..shift }));
         }
         level = folded(&level);
@@ -110,7 +112,7 @@ fn tops(likeness: &[f64], first: usize) -> impl Iterator<Item = Shift> {
         }
         let beside = top_of(before, top, after);
         let height = (top - 0.25 * (before - after) * beside).min(1.0);
-        let places = number(first + place + 1) + beside;
+        let places = float(first + place + 1) + beside;
         Some(Shift { places, likeness: height, prominence: height - valley })
     })
 }
@@ -126,7 +128,7 @@ impl Blocks {
         let mut levels: Vec<f64> = blocks.iter().map(|block| mean(block)).collect();
         levels.sort_by(f64::total_cmp);
         let level = |share: f64| {
-            let place = whole((share * (number(levels.len()) - 1.0)).round());
+            let place = whole((share * (float(levels.len()) - 1.0)).round());
             levels.get(place).copied().unwrap_or(0.0)
         };
         let (low, high) = (level(0.05), level(0.95));

@@ -6,10 +6,11 @@ use std::sync::Arc;
 use gpuvitals_core::batch::{MetricColumn, RowKeys, Value};
 use gpuvitals_core::energy::{EnergyInterval, IntervalUnknown, PowerInTime};
 use gpuvitals_core::integral::seconds;
+use gpuvitals_core::number::float;
 use gpuvitals_core::{Batch, Identity, MetricId, Table};
 
 use super::power::{GpuPower, POWERS, PowerOfGpus};
-use super::wave::{folded, number};
+use super::wave::folded;
 
 /// The metrics that show steps.
 const METRICS: [MetricId; 6] = [
@@ -151,7 +152,7 @@ impl StepSignals {
         let last = self.tracks.get(power).and_then(|track| track.gpus.get(gpu).copied().flatten());
         let square = last
             .filter(|last| last.time_ns < time_ns)
-            .map_or(0.0, |last| (watts - last.value).powi(2) / nanoseconds(time_ns - last.time_ns));
+            .map_or(0.0, |last| (watts - last.value).powi(2) / float(time_ns - last.time_ns));
         self.put(SQUARES + power, gpu, (time_ns, square));
         self.put(SEEN + power, gpu, (time_ns, 1.0));
         if let Some(known) = self.powers.get_mut(gpu) {
@@ -176,7 +177,7 @@ impl StepSignals {
                 track.bins.resize(bin + 1, 0.0);
             }
             if let Some(sum) = track.bins.get_mut(bin) {
-                *sum += value * nanoseconds(end_ns - at_ns);
+                *sum += value * float(end_ns - at_ns);
             }
             at_ns = end_ns;
         }
@@ -255,7 +256,7 @@ impl StepSignals {
             let parts = times.iter().filter_map(|time| self.sum(power, track, time));
             parts.sum()
         };
-        let (gpus, count) = (number(read.gpus), number(times.len()));
+        let (gpus, count) = (float(read.gpus), float(times.len()));
         let lasted_s: f64 = times.iter().map(|time| seconds(time.end.saturating_sub(time.start))).sum();
         let seen_s = sum(SEEN + power) / SECOND;
         let together = PowerInTime {
@@ -288,7 +289,7 @@ impl StepSignals {
         let parts = within.map(|(sum, index): (&f64, i64)| {
             let begin_ns = index.saturating_mul(self.width_ns);
             let covered = to_ns.min(begin_ns + self.width_ns) - from_ns.max(begin_ns);
-            (covered, sum * nanoseconds(covered) / nanoseconds(self.width_ns))
+            (covered, sum * float(covered) / float(self.width_ns))
         });
         Some(parts.take_while(|(covered, _)| *covered > 0).map(|(_, part)| part).sum())
     }
@@ -300,8 +301,8 @@ impl StepSignals {
         let length = metrics().map(|track| track.bins.len()).max()?;
         let signal = |track: &Track| -> Vec<f64> {
             let late = usize::try_from(track.late_ns() / self.width_ns).unwrap_or(0);
-            let values = track.bins.iter().skip(late).map(|sum| sum / nanoseconds(self.width_ns));
-            let last = track.bins.last().map_or(0.0, |sum| sum / nanoseconds(self.width_ns));
+            let values = track.bins.iter().skip(late).map(|sum| sum / float(self.width_ns));
+            let last = track.bins.last().map_or(0.0, |sum| sum / float(self.width_ns));
             values.chain(std::iter::repeat(last)).take(length).collect()
         };
         let signals: Vec<Vec<f64>> = metrics().filter(|track| !track.bins.is_empty()).map(signal).collect();
@@ -352,9 +353,4 @@ fn keep(distances: &mut Vec<i64>, distance: i64) {
     if distances.len() < DISTANCES_MAX {
         distances.push(distance);
     }
-}
-
-#[expect(clippy::cast_precision_loss, reason = "some hours")]
-fn nanoseconds(span: i64) -> f64 {
-    span as f64
 }

@@ -3,8 +3,10 @@
 //! Steps are laid over each other, and each is moved until it fits the usual course best. So the whole course of a step says
 //! where it begins, and not one edge.
 
+use gpuvitals_core::number::float;
+
 use super::bounds::PAUSE_FROM;
-use super::wave::{between, likeness, mean, middle, number, top_of, whole};
+use super::wave::{between, likeness, mean, middle, top_of, whole};
 
 /// Part of a period before a begin that is compared even after a pause.
 const AFTER_PAUSE: f64 = 0.1;
@@ -57,7 +59,7 @@ impl Compared {
 pub(super) fn fitted(values: &[f64], places: &[f64], period: f64, compared: Compared) -> Vec<Begin> {
     let mut begins: Vec<Begin> = places.iter().map(|place| Begin { place: *place, fit: 0.0 }).collect();
     let points = whole(2.0 * period).clamp(POINTS_MIN, POINTS_MAX);
-    let part = |point: usize| (2.0 * number(point) / (number(points) - 1.0) - 1.0) * compared.places(period);
+    let part = |point: usize| (2.0 * float(point) / (float(points) - 1.0) - 1.0) * compared.places(period);
     let offsets: Vec<f64> = (0..points).map(part).collect();
     for _ in 0..compared.rounds {
         let mut usual = course(values, &begins, &offsets);
@@ -92,7 +94,7 @@ fn level(values: &mut [f64]) {
 
 /// A begin where its step fits the usual course best.
 fn moved(values: &[f64], begin: Begin, offsets: &[f64], (usual, period): (&[f64], f64)) -> Begin {
-    let move_by = |times: usize| (number(times) - number(MOVES)) * MOVE * period;
+    let move_by = |times: usize| (float(times) - float(MOVES)) * MOVE * period;
     let fit = |times: usize| {
         let place = begin.place + move_by(times);
         let mut own: Vec<f64> = offsets.iter().map(|offset| between(values, place + offset)).collect();

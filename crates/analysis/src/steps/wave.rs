@@ -1,5 +1,7 @@
 //! Sums over a signal whose values stand at equal distances.
 
+use gpuvitals_core::number::float;
+
 use crate::robust::median;
 
 /// Neighbours as one, at twice the distance.
@@ -20,7 +22,7 @@ pub(super) fn sums(values: &[f64]) -> Vec<f64> {
 /// The mean of the values from one place up to another one, by their sums.
 pub(super) fn mean_between(sums: &[f64], from: usize, to: usize) -> f64 {
     let sum = at(sums, to) - at(sums, from);
-    sum / number(to.saturating_sub(from).max(1))
+    sum / float(to.saturating_sub(from).max(1))
 }
 
 /// Values less the mean of those around them.
@@ -34,9 +36,9 @@ pub(super) fn without_trend(values: &[f64], around: usize) -> Vec<f64> {
 
 /// Values less the straight line through them.
 pub(super) fn without_line(values: &[f64]) -> Vec<f64> {
-    let middle = (number(values.len()) - 1.0) / 2.0;
+    let middle = (float(values.len()) - 1.0) / 2.0;
     let mean = mean(values);
-    let places = || (0..values.len()).map(|place| number(place) - middle);
+    let places = || (0..values.len()).map(|place| float(place) - middle);
     let spread: f64 = places().map(|place| place * place).sum();
     let slope = places().zip(values).map(|(place, value)| place * (value - mean)).sum::<f64>()
         / spread.max(f64::MIN_POSITIVE);
@@ -44,7 +46,7 @@ pub(super) fn without_line(values: &[f64]) -> Vec<f64> {
 }
 
 pub(super) fn mean(values: &[f64]) -> f64 {
-    values.iter().sum::<f64>() / number(values.len().max(1))
+    values.iter().sum::<f64>() / float(values.len().max(1))
 }
 
 /// Median; 0 of nothing.
@@ -72,9 +74,9 @@ pub(super) fn at(values: &[f64], place: usize) -> f64 {
 /// The value between two places; the first or last one beyond the ends.
 pub(super) fn between(values: &[f64], place: f64) -> f64 {
     let last = values.len().saturating_sub(1);
-    let place = place.clamp(0.0, number(last));
+    let place = place.clamp(0.0, float(last));
     let before = whole(place);
-    let share = place - number(before);
+    let share = place - float(before);
     at(values, before) * (1.0 - share) + at(values, (before + 1).min(last)) * share
 }
 
@@ -82,11 +84,6 @@ pub(super) fn between(values: &[f64], place: f64) -> f64 {
 pub(super) fn top_of(before: f64, middle: f64, after: f64) -> f64 {
     let bend = before - 2.0 * middle + after;
     if bend < 0.0 { (0.5 * (before - after) / bend).clamp(-1.0, 1.0) } else { 0.0 }
-}
-
-#[expect(clippy::cast_precision_loss, reason = "places are far below 2^52")]
-pub(super) fn number(count: usize) -> f64 {
-    count as f64
 }
 
 /// Without its fraction; 0 of what is below it.

@@ -2,6 +2,7 @@
 
 use super::Extent;
 use gpuvitals_core::integral::{Integral, Rise, rounded, seconds};
+use gpuvitals_core::number::float;
 use gpuvitals_core::throttle::{Residency, Steps};
 
 /// A value that goes up and down.
@@ -152,9 +153,8 @@ impl Pulse {
         self.span_ns.map_or(0.0, |(first, last)| seconds(last - first))
     }
 
-    #[expect(clippy::cast_precision_loss, reason = "counts are far below 2^52")]
     pub(super) fn rate_hz(&self) -> Option<f64> {
         let duration_s = self.duration_s();
-        (duration_s > 0.0).then(|| (self.count - 1) as f64 / duration_s)
+        (duration_s > 0.0).then(|| float(self.count - 1) / duration_s)
     }
 }

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use gpuvitals_core::clusters::{ClusterState, ClusterView, GpuRecord, NodeState, NodeView, total_memory_mb};
+use gpuvitals_core::number::float;
 use serde::Serialize;
 use utoipa::ToSchema;
 
@@ -179,7 +180,6 @@ impl<'a> MissingNode<'a> {
 
 /// Nanoseconds as seconds, to the millisecond.
 fn seconds(ns: i64) -> f64 {
-    #[expect(clippy::cast_precision_loss, reason = "an age has far fewer than 2^52 milliseconds")]
-    let ms = (ns / 1_000_000) as f64;
+    let ms = float(ns / 1_000_000);
     ms / 1e3
 }

@@ -1,6 +1,7 @@
 //! Where work can go.
 
 use gpuvitals_analysis::hints::{NodeHint, UnfitGpu, UsedMemory};
+use gpuvitals_core::number::float;
 use serde::Serialize;
 use utoipa::ToSchema;
 
@@ -63,7 +64,6 @@ pub(crate) struct NodeRoom<'a> {
 
 impl HintTotals {
     /// Of these nodes.
-    #[expect(clippy::cast_precision_loss, reason = "numbers of GPUs")]
     pub(crate) fn of(nodes: &[&NodeHint]) -> Self {
         let count = |of: fn(&NodeHint) -> usize| nodes.iter().map(|hint| of(hint)).sum::<usize>();
         let free = count(|hint| hint.free.len());
@@ -74,7 +74,7 @@ impl HintTotals {
             memory_in_use: count(|hint| hint.memory_in_use.len()),
             unhealthy: count(|hint| hint.unhealthy.len()),
             whole_nodes: count(|hint| usize::from(hint.is_whole())),
-            fragmentation: (free > 0).then(|| 1.0 - of_whole as f64 / free as f64),
+            fragmentation: (free > 0).then(|| 1.0 - float(of_whole) / float(free)),
         }
     }
 }

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use gpuvitals_analysis::condition::Severity;
 use gpuvitals_analysis::findings::{FleetFinding, KINDS};
 use gpuvitals_core::figures::{Family, Kind, Labels, Number};
+use gpuvitals_core::number::float;
 
 use super::Judgement;
 
@@ -24,8 +25,7 @@ pub(super) fn families(judgement: &Judgement) -> Vec<Family> {
         let labels = vec![("kind", kind.to_owned()), ("severity", severity.name().to_owned())];
         family = family.with(labels, Number::from(count));
     }
-    #[expect(clippy::cast_precision_loss, reason = "microseconds do not matter")]
-    let at_s = judgement.at_ns as f64 / 1e9;
+    let at_s = float(judgement.at_ns) / 1e9;
     let help = "When the fleet was last judged, seconds since 1970.";
     let judged = Family::gauge("gpuvitals_findings_judged_timestamp_seconds", help, at_s);
     let of_gpu = |name: &'static str, help: &'static str| Family::new(name, Kind::Gauge, help);
@@ -38,10 +38,7 @@ pub(super) fn families(judgement: &Judgement) -> Vec<Family> {
         judgement,
         &["idle_held", "job_stalled"],
         of_gpu("gpuvitals_idle_held_seconds", help),
-        |finding| {
-            #[expect(clippy::cast_precision_loss, reason = "nanoseconds do not matter")]
-            Some(judgement.at_ns.saturating_sub(finding.since_ns) as f64 / 1e9)
-        },
+        |finding| Some(float(judgement.at_ns.saturating_sub(finding.since_ns)) / 1e9),
     );
     vec![family, judged, stragglers, idle]
 }

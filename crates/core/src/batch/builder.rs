@@ -16,6 +16,7 @@ use super::whole::Batch;
 use crate::absence::{Absence, AbsenceReason};
 use crate::catalogue::{ColumnType, MEMORY_PARTS, MetricId, Scope, Table, TableColumn};
 use crate::identity::{INDEX_COLUMN, Identity, IdentityColumn};
+use crate::number::float;
 
 /// A row of the batch under construction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -96,14 +97,13 @@ impl ColumnBuilder {
     }
 
     /// The number of a row.
-    #[expect(clippy::cast_precision_loss, reason = "compared with a number of the same kind")]
     fn number(&self, row: usize) -> Option<f64> {
         if self.valid.get(row / 8).is_none_or(|bits| bits & (1 << (row % 8)) == 0) {
             return None;
         }
         match &self.values {
             ColumnValues::I32(v) => v.get(row).map(|&number| number.into()),
-            ColumnValues::I64(v) => v.get(row).map(|&number| number as f64),
+            ColumnValues::I64(v) => v.get(row).map(|&number| float(number)),
             ColumnValues::F32(v) => v.get(row).map(|&number| number.into()),
             ColumnValues::F64(v) => v.get(row).copied(),
             ColumnValues::Text { .. } => None,

@@ -10,6 +10,7 @@ use arrow_schema::DataType;
 use super::value::Value;
 use crate::catalogue::{self, ColumnType, Table, TableColumn};
 use crate::identity::{INDEX_COLUMN, IdentityColumn};
+use crate::number::float;
 
 /// Name of the time column: nanoseconds UTC since 1970 when the value was taken.
 pub const TIMESTAMP_COLUMN: &str = "timestamp_ns";
@@ -129,11 +130,8 @@ pub fn numbers(column: &ArrayRef) -> Option<MetricColumn<'_>> {
     })
 }
 
-/// Numbers in a type that holds each of them; none if the type does not.
-#[expect(
-    clippy::cast_precision_loss,
-    reason = "integers beyond 2^53 lose their last digits as 64-bit floats"
-)]
+/// Numbers in a type that holds each of them; none if the type does not. Integers beyond 2^53 lose their last digits as 64-bit
+/// floats.
 pub fn widened(array: &ArrayRef, wanted: &DataType) -> Option<ArrayRef> {
     Some(match (array.data_type(), wanted) {
         (found, wanted) if found == wanted => Arc::clone(array),
@@ -147,7 +145,7 @@ pub fn widened(array: &ArrayRef, wanted: &DataType) -> Option<ArrayRef> {
             Arc::new(array.as_primitive::<Float32Type>().unary::<_, Float64Type>(f64::from))
         }
         (DataType::Int64, DataType::Float64) => {
-            Arc::new(array.as_primitive::<Int64Type>().unary::<_, Float64Type>(|value| value as f64))
+            Arc::new(array.as_primitive::<Int64Type>().unary::<_, Float64Type>(float))
         }
         _ => return None,
     })

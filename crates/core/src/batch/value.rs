@@ -2,6 +2,7 @@
 
 use crate::MetricId;
 use crate::catalogue::ColumnType;
+use crate::number::float;
 
 /// Most columns of a batch that are neither time, identity nor metric.
 pub const EXTRA_COLUMNS_MAX: usize = 128;
@@ -32,10 +33,9 @@ impl Value {
     }
 
     /// As a 64-bit float; integers beyond 2^53 lose their last digits.
-    #[expect(clippy::cast_precision_loss, reason = "documented")]
     pub fn as_f64(self) -> f64 {
         match self {
-            Self::Int(v) => v as f64,
+            Self::Int(v) => float(v),
             Self::Float32(v) => v.into(),
             Self::Float(v) => v,
         }

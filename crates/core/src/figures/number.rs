@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use crate::batch;
+use crate::number::float;
 
 /// A number of a sample.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -52,16 +53,13 @@ impl Number {
     }
 
     /// The number that the spelling reads as: a 32-bit float is its shortest decimal, not its binary value.
-    #[expect(
-        clippy::cast_precision_loss,
-        reason = "counts beyond 2^53 are rounded, as in every Prometheus client"
-    )]
+    /// Counts beyond 2^53 are rounded, as in every Prometheus client.
     pub fn as_f64(self) -> f64 {
         match self {
-            Self::Int(v) => v as f64,
+            Self::Int(v) => float(v),
             Self::F32(v) => batch::Value::Float32(v).as_decimal(),
             Self::F64(v) => v,
-            Self::Nanoseconds(v) => v as f64 / 1e9,
+            Self::Nanoseconds(v) => float(v) / 1e9,
         }
     }
 }

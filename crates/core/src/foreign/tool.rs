@@ -3,6 +3,7 @@
 use crate::absence::AbsenceReason;
 use crate::batch::Value;
 use crate::catalogue::MetricId;
+use crate::number::float;
 
 /// A field of a tool and the column that it fills.
 #[derive(Debug)]
@@ -120,8 +121,7 @@ fn number_of(cell: &str, header: Option<&str>) -> Option<Value> {
         return whole.checked_mul(times).map(Value::Int);
     }
     let parts: f64 = number.parse().ok()?;
-    #[expect(clippy::cast_precision_loss, reason = "powers of ten and of two")]
-    let value = parts * times as f64 / over as f64;
+    let value = parts * float(times) / float(over);
     value.is_finite().then_some(Value::Float(value))
 }
 

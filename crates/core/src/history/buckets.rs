@@ -16,6 +16,7 @@ use super::steps::TimeSteps;
 use super::track::Track;
 use crate::MetricId;
 use crate::catalogue::ColumnType;
+use crate::number::float;
 use crate::sketch::Sketch;
 
 /// Counts that a cell or an empty sketch counts for, by the memory it takes.
@@ -389,9 +390,9 @@ impl Measured {
         let value = match aggregate {
             Aggregate::Min => cell.min,
             Aggregate::Max => cell.max,
-            Aggregate::Mean => cell.sum / count(cell.count),
+            Aggregate::Mean => cell.sum / float(cell.count),
             Aggregate::Last => cell.last,
-            Aggregate::Count => count(cell.count),
+            Aggregate::Count => float(cell.count),
             Aggregate::Quantile(percent) => self.quantile(percent, cell, place)?,
             Aggregate::Rate | Aggregate::Increase | Aggregate::Delta => return None,
         };
@@ -411,11 +412,6 @@ impl Measured {
         let is_whole = matches!(self.metric.metric().column_type, ColumnType::I32 | ColumnType::I64);
         Some(if is_whole { value.trunc() } else { value })
     }
-}
-
-#[expect(clippy::cast_precision_loss, reason = "no step has 2^53 values")]
-fn count(count: u64) -> f64 {
-    count as f64
 }
 
 /// Room for a number of values, and an eighth more: a vector that grows by itself takes up to twice what it needs.

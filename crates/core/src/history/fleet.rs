@@ -8,6 +8,7 @@ use arrow_array::types::{Float64Type, Int64Type};
 use arrow_array::{Array, ArrayRef};
 
 use crate::batch::{Value, text_at};
+use crate::number::float;
 use crate::{Identity, IdentityColumn, MetricId};
 
 /// The fleet at one version. Cheap to hold; later versions share unchanged parts.
@@ -68,8 +69,7 @@ impl ExtraValue {
             return Some(Self::Number(numbers.value(row)));
         }
         if let Some(numbers) = column.as_primitive_opt::<Int64Type>() {
-            #[expect(clippy::cast_precision_loss, reason = "numbers of events are small")]
-            return Some(Self::Number(numbers.value(row) as f64));
+            return Some(Self::Number(float(numbers.value(row))));
         }
         text_at(column.as_dictionary_opt()?, row).map(|text| Self::Text(text.into()))
     }

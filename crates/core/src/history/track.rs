@@ -1,6 +1,6 @@
 //! How far a value moved: the mergeable part of rates, increases and deltas.
 
-use crate::time::SECOND_NS;
+use crate::integral::seconds;
 
 /// How the values of one GPU and group moved in a step.
 ///
@@ -89,14 +89,10 @@ fn fall(before: f64, after: f64) -> f64 {
     if after < before { before } else { 0.0 }
 }
 
-#[expect(clippy::cast_precision_loss, reason = "the last digits of spans beyond 2^53 ns do not count")]
-fn seconds(span_ns: i64) -> f64 {
-    span_ns as f64 / SECOND_NS as f64
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::time::SECOND_NS;
 
     fn track(values: &[(i64, f64)]) -> Track {
         let mut track = Track::EMPTY;

@@ -12,6 +12,7 @@ use super::holders::HOLDING;
 use super::ledger::{EQUAL, EXCLUSIVE, NOBODY, OCCUPANCY, PROCESS_TIME, UNOBSERVED, hour_of};
 use crate::batch::{MetricColumn, Value, numbers, text_at};
 use crate::identity::split_profile;
+use crate::number::float;
 use crate::time::{self, DAY_NS, HOUR_NS, MINUTE_NS};
 use crate::{Batch, Identity, IdentityColumn};
 
@@ -311,8 +312,7 @@ impl Holdings {
     fn part_of(&self, (from_ns, until_ns): (i64, i64)) -> Option<f64> {
         let whole_ns = until_ns.saturating_sub(from_ns);
         let within_ns = until_ns.min(self.end_ns).saturating_sub(from_ns.max(self.start_ns));
-        #[expect(clippy::cast_precision_loss, reason = "an hour is far below 2^52 nanoseconds")]
-        let part = within_ns as f64 / whole_ns as f64;
+        let part = float(within_ns) / float(whole_ns);
         (whole_ns > 0 && within_ns > 0).then(|| part.min(1.0))
     }
 

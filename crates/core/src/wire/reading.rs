@@ -22,6 +22,7 @@ use crate::absence::{Absence, AbsenceReason};
 use crate::batch::{Batch, MONOTONIC_COLUMN, Origin, TIMESTAMP_COLUMN};
 use crate::catalogue::{self, Table};
 use crate::identity::{INDEX_COLUMN, Identity, IdentityColumn};
+use crate::number::float;
 
 thread_local! {
     static DECOMPRESSOR: RefCell<Option<Decompressor<'static>>> = const { RefCell::new(None) };
@@ -170,8 +171,7 @@ fn column(cursor: &mut Cursor<'_>, table: Table, name: &str, rows: usize) -> Res
                 before = before.wrapping_add(unzigzag64(u64::from_le_bytes(bytes)));
                 before
             })?;
-            #[expect(clippy::cast_precision_loss, reason = "compared with a range, not kept")]
-            let array = in_range(Int64Array::new(values.into(), nulls), (table, name), |v| *v as f64)?;
+            let array = in_range(Int64Array::new(values.into(), nulls), (table, name), |v| float(*v))?;
             Arc::new(array)
         }
         KIND_F32 => {

@@ -2,6 +2,8 @@
 
 use std::io::Write as _;
 
+use gpuvitals_core::number::float;
+
 use crate::terminal;
 
 /// A number with a comma before every third digit: `12,345`.
@@ -18,11 +20,10 @@ pub(crate) fn count(number: u64) -> String {
 }
 
 /// A number of bytes in the unit that suits it: `1.2 MB`.
-#[expect(clippy::cast_precision_loss, reason = "for people, to one decimal")]
 pub(crate) fn bytes(number: u64) -> String {
     let units = [(1e9, "GB"), (1e6, "MB"), (1e3, "kB")];
-    let unit = units.into_iter().find(|(size, _)| number as f64 >= *size);
-    unit.map_or_else(|| format!("{number} B"), |(size, name)| format!("{:.1} {name}", number as f64 / size))
+    let unit = units.into_iter().find(|(size, _)| float(number) >= *size);
+    unit.map_or_else(|| format!("{number} B"), |(size, name)| format!("{:.1} {name}", float(number) / size))
 }
 
 /// Prints a line on standard error.

@@ -5,6 +5,7 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
 use gpuvitals_core::integral::Blanks;
+use gpuvitals_core::number::float;
 use gpuvitals_core::throttle::{Residency, ThrottleColumns, Throttling};
 use gpuvitals_core::{Batch, Identity, MetricId, Table};
 use gpuvitals_sources::sampler::{Liveness, SamplerConfig, TargetState};
@@ -128,8 +129,7 @@ impl Device {
         }
         for ((rate, count), before) in RATES.into_iter().zip(before) {
             let (Some(before), Some(now)) = (before, self.values.get(&count)) else { continue };
-            #[expect(clippy::cast_precision_loss, reason = "the time between two samples")]
-            let seconds = (now.at_ns - before.at_ns) as f64 / 1e9;
+            let seconds = float(now.at_ns - before.at_ns) / 1e9;
             let is_told = self.values.get(&rate).is_some_and(|told| told.at_ns == at_ns);
             // A count that fell began anew.
             if !is_told && seconds > 0.0 && now.value >= before.value {

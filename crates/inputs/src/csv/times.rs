@@ -1,5 +1,6 @@
 //! The times of a file: which columns have them, in what form, in which zone.
 
+use gpuvitals_core::number::float;
 use gpuvitals_core::time::{self, DateOrder, SECOND_NS, Written, Zone};
 
 use super::fold::{self, Fold};
@@ -258,13 +259,9 @@ impl Times {
     }
 }
 
-#[expect(
-    clippy::cast_possible_truncation,
-    clippy::cast_precision_loss,
-    reason = "saturates; a time is meant"
-)]
+#[expect(clippy::cast_possible_truncation, reason = "saturates; a time is meant")]
 fn scaled(number: f64, unit_ns: i64) -> i64 {
-    (number * unit_ns as f64).round() as i64
+    (number * float(unit_ns)).round() as i64
 }
 
 /// A number, with a decimal point or comma.

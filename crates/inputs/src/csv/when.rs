@@ -3,6 +3,7 @@
 use std::collections::{HashMap, HashSet};
 
 use gpuvitals_core::catalogue::folded;
+use gpuvitals_core::number::float;
 use gpuvitals_core::time::{self, DAY_NS, DateOrder, SECOND_NS, Written, Zone};
 
 use super::hints::{HintSense, Hints};
@@ -333,17 +334,13 @@ fn unread(plan: &Plan, sample: &Sample, hints: &Hints, now_ns: i64) -> Option<(S
 
 /// Whether the numbers of a column, as times since 1970 in that unit or in the one that their size suggests, lie in this century
 /// and not in the future.
-#[expect(
-    clippy::cast_possible_truncation,
-    clippy::cast_precision_loss,
-    reason = "saturates; a time is meant"
-)]
+#[expect(clippy::cast_possible_truncation, reason = "saturates; a time is meant")]
 fn are_recent(sample: &Sample, column: usize, unit_ns: Option<i64>, now_ns: i64) -> bool {
     const CENTURY_NS: i64 = 946_684_800 * SECOND_NS;
     let recent = CENTURY_NS..now_ns.saturating_add(DAY_NS);
     let mut texts = sample.cells(column).filter(|text| !text.is_empty()).take(CELLS_MAX);
     let instant = |number: f64| match unit_ns {
-        Some(unit_ns) => (number * unit_ns as f64) as i64,
+        Some(unit_ns) => (number * float(unit_ns)) as i64,
         None => time::of_number(number),
     };
     texts.all(|text| number(text).is_some_and(|number| recent.contains(&instant(number))))

@@ -15,6 +15,7 @@ use gpuvitals_core::batch::{
 };
 use gpuvitals_core::catalogue;
 use gpuvitals_core::identity::INDEX_COLUMN;
+use gpuvitals_core::number::float;
 use gpuvitals_core::wire::TEXT_LEN_MAX;
 use gpuvitals_core::{Identity, IdentityColumn, Table};
 
@@ -160,11 +161,9 @@ impl FileColumn {
             let possible = self.numbers::<Float64Type>(&floats, |value| value, bad);
             numbers::narrowed(possible.as_primitive(), &self.data_type)
         };
-        #[expect(clippy::cast_precision_loss, reason = "compared with a range, not kept")]
-        let as_f64 = |value: i64| value as f64;
         Ok(match self.data_type {
             DataType::Int32 => self.numbers::<Int32Type>(&array, f64::from, bad),
-            DataType::Int64 => self.numbers::<Int64Type>(&array, as_f64, bad),
+            DataType::Int64 => self.numbers::<Int64Type>(&array, float, bad),
             DataType::Float32 => self.numbers::<Float32Type>(&array, f64::from, bad),
             _ => self.numbers::<Float64Type>(&array, |value| value, bad),
         })

@@ -9,27 +9,27 @@ use arrow_array::types::{
 };
 use arrow_array::{Array, ArrayRef, Float64Array};
 use arrow_schema::DataType;
+use gpuvitals_core::number::float;
 
 /// Numbers of any type as 64-bit floats; none if they are no numbers. Integers beyond 2^53 lose their last digits.
-#[expect(clippy::cast_precision_loss, reason = "documented")]
 pub(super) fn floats(array: &ArrayRef) -> Option<Float64Array> {
     let unit = |scale: i8| 10_f64.powi(scale.into());
     Some(match array.data_type() {
         DataType::Int8 => each::<Int8Type>(array, f64::from),
         DataType::Int16 => each::<Int16Type>(array, f64::from),
         DataType::Int32 => each::<Int32Type>(array, f64::from),
-        DataType::Int64 => each::<Int64Type>(array, |value| value as f64),
+        DataType::Int64 => each::<Int64Type>(array, float),
         DataType::UInt8 => each::<UInt8Type>(array, f64::from),
         DataType::UInt16 => each::<UInt16Type>(array, f64::from),
         DataType::UInt32 => each::<UInt32Type>(array, f64::from),
-        DataType::UInt64 => each::<UInt64Type>(array, |value| value as f64),
+        DataType::UInt64 => each::<UInt64Type>(array, float),
         DataType::Float32 => each::<Float32Type>(array, f64::from),
         DataType::Float64 => each::<Float64Type>(array, |value| value),
         DataType::Decimal32(_, scale) => {
             each::<Decimal32Type>(array, |steps| f64::from(steps) / unit(*scale))
         }
-        DataType::Decimal64(_, scale) => each::<Decimal64Type>(array, |steps| steps as f64 / unit(*scale)),
-        DataType::Decimal128(_, scale) => each::<Decimal128Type>(array, |steps| steps as f64 / unit(*scale)),
+        DataType::Decimal64(_, scale) => each::<Decimal64Type>(array, |steps| float(steps) / unit(*scale)),
+        DataType::Decimal128(_, scale) => each::<Decimal128Type>(array, |steps| float(steps) / unit(*scale)),
         _ => return None,
     })
 }

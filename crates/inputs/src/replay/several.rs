@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use gpuvitals_core::Table;
 use gpuvitals_core::catalogue::MetricId;
+use gpuvitals_core::number::float;
 use gpuvitals_core::ports::{Poll, Source};
 
 use crate::config::ReplayConfig;
@@ -41,8 +42,7 @@ impl SeveralSource {
         let is_looped = std::mem::take(&mut config.loop_file);
         config.hints = together(&paths, config.hints);
         if let ReplayPace::Rate(rate) = config.pace {
-            #[expect(clippy::cast_precision_loss, reason = "a number of files")]
-            let share = rate / paths.len().max(1) as f64;
+            let share = rate / float(paths.len().max(1));
             config.pace = ReplayPace::Rate(share);
         }
         if let Some(clash) = clash(&paths, &config, now_ns) {

@@ -6,10 +6,11 @@
 
 use fastrand::Rng;
 use gpuvitals_core::identity::SIMULATED;
+use gpuvitals_core::integral::seconds;
 use gpuvitals_core::{Identity, IdentityColumn, IdentityError};
 
 use super::Special;
-use super::jobs::{BOARD, Job, Load, STRAGGLER_CLOCK, between, generator, planned, seconds};
+use super::jobs::{BOARD, Job, Load, STRAGGLER_CLOCK, between, generator, planned};
 use super::models::{self, Model};
 
 /// The vanishing GPU disappears this long after the first tick.

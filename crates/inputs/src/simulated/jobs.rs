@@ -5,6 +5,7 @@
 //! the first board of the first host the jobs of the special cases run without end.
 
 use fastrand::Rng;
+use gpuvitals_core::integral::seconds;
 
 pub(super) const SECOND_NS: i64 = 1_000_000_000;
 /// GPUs of a board.
@@ -244,13 +245,4 @@ impl Job {
         let (from, to) = (self.chance(x.floor(), purpose), self.chance(x.floor() + 1.0, purpose));
         from + (to - from) * x.fract()
     }
-}
-
-/// Nanoseconds as seconds.
-#[expect(
-    clippy::cast_precision_loss,
-    reason = "a hundred days in ns fit 53 bits; beyond, the rhythm loses ns"
-)]
-pub(super) fn seconds(ns: i64) -> f64 {
-    ns as f64 / 1e9
 }

@@ -7,6 +7,7 @@
 use std::collections::BTreeMap;
 
 use gpuvitals_core::figures::{BUCKET_BOUNDS, BucketCounts, Family, Kind, Labels, SampleValue};
+use gpuvitals_core::number::float;
 use opentelemetry_proto::tonic::common::v1::any_value;
 use opentelemetry_proto::tonic::common::v1::{AnyValue, KeyValue};
 use opentelemetry_proto::tonic::metrics::v1::metric::Data;
@@ -125,9 +126,8 @@ fn point(attributes: Vec<KeyValue>, value: f64, (start_ns, now_ns): (u64, u64)) 
     }
 }
 
-#[expect(clippy::cast_precision_loss, reason = "microseconds below 2^53 are exact")]
 fn buckets_point(attributes: Vec<KeyValue>, buckets: &BucketCounts, times: Times) -> HistogramDataPoint {
-    let seconds = |micros: u64| micros as f64 / 1e6;
+    let seconds = |micros: u64| float(micros) / 1e6;
     HistogramDataPoint {
         attributes,
         start_time_unix_nano: times.start_ns,

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use gpuvitals_core::number::float;
+
 use crate::frame::Millis;
 use crate::trouble::Recent;
 
@@ -40,8 +42,7 @@ impl Rate {
         let count: u64 = self.slots.iter().filter(|(at, _)| recent(*at)).map(|(_, count)| count).sum();
         let window = Duration::from_millis((WINDOW_SECONDS - 1) * 1_000 + now.0 % 1_000);
         let span = window.min(now.since(self.since)).max(Duration::from_secs(1));
-        #[expect(clippy::cast_precision_loss, reason = "a rate for people; counts stay far below 2^53")]
-        let count = count as f64;
+        let count = float(count);
         count / span.as_secs_f64()
     }
 }

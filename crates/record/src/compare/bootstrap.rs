@@ -13,6 +13,7 @@
 //! Everything is computed from logarithms: a change is a ratio. Equal runs give equal answers: the draws begin from a fixed seed.
 
 use gpuvitals_analysis::robust::median;
+use gpuvitals_core::number::float;
 
 /// Noise from run to run that is assumed until the runs show theirs: the standard deviation of a run, as a share of its value.
 pub(super) const RUN_NOISE_USUAL: f64 = 0.006;
@@ -70,7 +71,7 @@ pub(super) fn apart(base: &[&[f64]], new: &[&[f64]]) -> Option<Apart> {
     let noise = RunNoise::of(sides);
     // The bootstrap of several runs has drawn blocks as well; that of one has drawn nothing else.
     let within = |side: &Middle| if side.runs == 1 { side.variance } else { 0.0 };
-    let variance: f64 = sides.iter().map(|side| noise.variance / number(side.runs) + within(side)).sum();
+    let variance: f64 = sides.iter().map(|side| noise.variance / float(side.runs) + within(side)).sum();
     let [reach, certain] =
         [Holds::Percent95, noise.verdict].map(|holds| student(noise.freedom, holds) * variance.sqrt());
     let distance = (new.value / base.value).ln();
@@ -100,9 +101,9 @@ impl RunNoise {
         let usual = RUN_NOISE_USUAL.powi(2);
         let (mut freedom, mut sum) = (0.0, 0.0);
         for side in sides.iter().filter(|side| side.runs > 1) {
-            let of_side = number(side.runs - 1);
+            let of_side = float(side.runs - 1);
             freedom += of_side;
-            sum += of_side * side.variance * number(side.runs);
+            sum += of_side * side.variance * float(side.runs);
         }
         if sum > RUN_NOISE_BELIEVED * usual * freedom {
             return Self { variance: sum / freedom, freedom, verdict: Holds::Permille995 };
@@ -132,9 +133,9 @@ impl Middle {
             logarithms.push(middle(&drawn)?.ln());
         }
         let center = mean(logarithms.iter());
-        let variance = logarithms.iter().map(|value| (value - center).powi(2)).sum::<f64>() / number(DRAWS);
+        let variance = logarithms.iter().map(|value| (value - center).powi(2)).sum::<f64>() / float(DRAWS);
         // A draw of n runs varies by one nth less than n runs do.
-        let correction = if runs.len() > 1 { number(runs.len()) / number(runs.len() - 1) } else { 1.0 };
+        let correction = if runs.len() > 1 { float(runs.len()) / float(runs.len() - 1) } else { 1.0 };
         Some(Self { value, variance: variance * correction, runs: runs.len() })
     }
 }
@@ -150,7 +151,7 @@ fn middle(values: &[f64]) -> Option<f64> {
 
 fn mean<'a>(values: impl Iterator<Item = &'a f64>) -> f64 {
     let (sum, count) = values.fold((0.0, 0), |(sum, count), value| (sum + value, count + 1));
-    sum / number(count)
+    sum / float(count)
 }
 
 /// How far to each side Student's distribution holds so much: in full for one and two degrees of freedom, from three on by Fisher's
@@ -171,12 +172,6 @@ fn student(freedom: f64, holds: Holds) -> f64 {
     let second = (5.0 * z.powi(5) + 16.0 * z.powi(3) + 3.0 * z) / 96.0;
     let third = (3.0 * z.powi(7) + 19.0 * z.powi(5) + 17.0 * z.powi(3) - 15.0 * z) / 384.0;
     z + first / freedom + second / freedom.powi(2) + third / freedom.powi(3)
-}
-
-/// A count as a number to compute with.
-#[expect(clippy::cast_precision_loss, reason = "numbers of runs, steps, blocks and draws")]
-pub(super) fn number(count: usize) -> f64 {
-    count as f64
 }
 
 /// Random numbers by splitmix64.

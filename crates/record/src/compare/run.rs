@@ -7,9 +7,9 @@ use std::time::Duration;
 use gpuvitals_analysis::steps::{RunStep, StepSignals};
 use gpuvitals_analysis::summary::{GpuSummary, Summary, gap_ns};
 use gpuvitals_core::integral::seconds;
+use gpuvitals_core::number::float;
 use gpuvitals_core::{Batch, MetricId, Table};
 
-use super::bootstrap::number;
 use super::cells::{Block, CellColumns, GpuCells, Quantity, RowTime};
 use super::metric::RunMetric;
 use crate::about::{RecordingFacts, marks_of};
@@ -313,7 +313,7 @@ impl ByBlock<'_> {
     /// The mean of a quantity over the GPUs that have it, in a block.
     fn mean(&self, quantity: Quantity, block: usize) -> Option<f64> {
         let values: Vec<f64> = self.gpus.iter().filter_map(|gpu| gpu.cells.mean(quantity, block)).collect();
-        (!values.is_empty()).then(|| values.iter().sum::<f64>() / number(values.len()))
+        (!values.is_empty()).then(|| values.iter().sum::<f64>() / float(values.len()))
     }
 
     /// Power of all GPUs in a block, W; none if one lacks it.
@@ -348,7 +348,7 @@ fn whole(gpus: &[GpuSummary], by_block: &ByBlock<'_>) -> Vec<(RunMetric, Vec<f64
     let energy = match (joules, power) {
         (Some(joules), Some(power)) if power.iter().sum::<f64>() > 0.0 => {
             let sum: f64 = power.iter().sum();
-            let of_a_watt = joules * number(power.len()) / sum;
+            let of_a_watt = joules * float(power.len()) / sum;
             power.iter().map(|watts| of_a_watt * watts).collect()
         }
         (joules, _) => joules.into_iter().collect(),
@@ -362,7 +362,7 @@ fn whole(gpus: &[GpuSummary], by_block: &ByBlock<'_>) -> Vec<(RunMetric, Vec<f64
 
 /// What is known of the steps, block by block.
 fn of_steps(steps: &[RunStep], by_block: &ByBlock<'_>) -> Vec<(RunMetric, Vec<f64>)> {
-    let mean = |steps: &[RunStep]| duration_s(steps) / number(steps.len());
+    let mean = |steps: &[RunStep]| duration_s(steps) / float(steps.len());
     let durations: Vec<f64> = parts(steps).map(mean).collect();
     let energy = durations
         .iter()

@@ -3,9 +3,9 @@
 //! A cause is known by what its quantity would do to the time alone. What explains less than [`EXPLAINS_MIN`] of the change is left
 //! out, so that noise has no name.
 
+use gpuvitals_core::number::float;
 use serde::Serialize;
 
-use super::bootstrap::number;
 use super::cells::Quantity;
 use super::metric::RunMetric;
 use super::run::ComparedRun;
@@ -234,6 +234,6 @@ impl Slowed<'_> {
 }
 
 fn mean(values: impl Iterator<Item = f64>) -> Option<f64> {
-    let (sum, count) = values.fold((0.0, 0), |(sum, count), value| (sum + value, count + 1));
-    (count > 0).then(|| sum / number(count))
+    let (sum, count) = values.fold((0.0, 0_usize), |(sum, count), value| (sum + value, count + 1));
+    (count > 0).then(|| sum / float(count))
 }

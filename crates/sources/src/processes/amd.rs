@@ -15,6 +15,7 @@ use std::sync::Arc;
 
 use gpuvitals_core::Identity;
 use gpuvitals_core::clock::Moment;
+use gpuvitals_core::number::float;
 
 use super::fdinfo::{DrmClient, Engine, parse_fdinfo};
 use super::listing::numbers;
@@ -283,9 +284,9 @@ fn places(card: &Card, machine: &Machine) -> Vec<GpuPlace> {
     std::iter::once(None).chain(numbers.map(Some)).filter_map(place).collect()
 }
 
-#[expect(clippy::cast_precision_loss, clippy::cast_possible_truncation, reason = "a share in per cent")]
+#[expect(clippy::cast_possible_truncation, reason = "a share in per cent")]
 fn share(busy_ns: u64, wall_ns: i64, capacity: u64) -> f32 {
-    (busy_ns as f64 / wall_ns as f64 / capacity as f64 * 100.0) as f32
+    (float(busy_ns) / float(wall_ns) / float(capacity) * 100.0) as f32
 }
 
 /// The clients a process has opened, each file once, with the minor number of its render node.

@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use gpuvitals_core::number::float;
 use gpuvitals_core::usage::Sharing as _;
 use gpuvitals_core::{AbsenceReason, Identity, IdentityColumn, Table};
 
@@ -126,14 +127,13 @@ pub struct Lateness(Vec<u64>);
 impl Lateness {
     /// Lateness that this share (0 to 1) of the ticks did not reach, as the upper bound of its bucket; none
     /// without ticks.
-    #[expect(clippy::cast_precision_loss, reason = "counts of ticks are far below 2^52")]
     pub fn quantile(&self, share: f64) -> Option<Duration> {
         let total: u64 = self.0.iter().sum();
-        let wanted = share.clamp(0.0, 1.0) * total as f64;
+        let wanted = share.clamp(0.0, 1.0) * float(total);
         let mut seen = 0;
         for (bucket, count) in self.0.iter().enumerate() {
             seen += count;
-            if *count > 0 && seen as f64 >= wanted {
+            if *count > 0 && float(seen) >= wanted {
                 return Some(Duration::from_nanos(upper_bound(bucket)));
             }
         }

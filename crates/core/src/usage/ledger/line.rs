@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use super::sharing::UNOBSERVED;
 use crate::batch::Value;
+use crate::number::float;
 use crate::time::HOUR_NS;
 use crate::usage::fold::HolderUse;
 use crate::{BatchBuilder, Identity, IdentityColumn};
@@ -75,8 +76,7 @@ impl Line {
         let row = builder.row(self.hour_ns, identity);
         let nanoseconds = |seconds: f64| 1e9 * seconds;
         let millijoules = |joules: f64| 1e3 * joules;
-        #[expect(clippy::cast_precision_loss, reason = "far fewer rows than 2^52")]
-        let samples = self.peaks.samples as f64;
+        let samples = float(self.peaks.samples);
         let (used, is_observed) = (&self.used, &*self.holder != UNOBSERVED);
         // Nothing is said of the limits where nothing is known of throttling.
         let limits = used.throttled_by_s.0.map(|seconds| used.throttled_s.map(|_| nanoseconds(seconds)));

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use super::sharing::{NOBODY, RUN_HOLDER, Sharing};
 use crate::identity::split_profile;
+use crate::number::float;
 use crate::usage::holders::HOLDING;
 use crate::{Identity, IdentityColumn};
 
@@ -99,8 +100,7 @@ pub(super) fn of_users(users: &[Arc<str>], gpu: &Arc<Identity>) -> Parts {
 
 /// Each has the same part.
 fn equal(holders: Vec<(Arc<str>, Arc<Identity>)>) -> Parts {
-    #[expect(clippy::cast_precision_loss, reason = "a GPU has few holders at a time")]
-    let fraction = 1.0 / holders.len().max(1) as f64;
+    let fraction = 1.0 / float(holders.len().max(1));
     let share = if holders.len() > 1 { EQUAL } else { EXCLUSIVE };
     let part = |(holder, identity)| Part { holder, share, identity, fraction, instance: None };
     holders.into_iter().map(part).collect()

@@ -1,6 +1,7 @@
 //! Which answer is which column.
 
 use gpuvitals_core::batch::Value;
+use gpuvitals_core::number::float;
 use gpuvitals_core::{AbsenceReason, MetricId};
 
 use super::answer::{DEV_INFO_LEN, GpuHeaps, Heap, MEMORY_LEN, parse_dev_info, parse_memory};
@@ -214,7 +215,7 @@ fn mebibytes(bytes: u64) -> i64 {
     (bytes.saturating_add(1 << 19) >> 20).cast_signed()
 }
 
-#[expect(clippy::cast_precision_loss, clippy::cast_possible_truncation, reason = "a share in per cent")]
+#[expect(clippy::cast_possible_truncation, reason = "a share in per cent")]
 fn share(part: u64, whole: u64) -> f32 {
-    (part as f64 / whole as f64 * 100.0) as f32
+    (float(part) / float(whole) * 100.0) as f32
 }

@@ -5,6 +5,7 @@ use std::path::Path;
 
 use gpuvitals_core::batch::Value;
 use gpuvitals_core::catalogue::{ColumnType, Tier};
+use gpuvitals_core::number::float;
 use gpuvitals_core::{AbsenceReason, MetricId};
 use rustix::io::Errno;
 
@@ -81,9 +82,8 @@ pub(super) fn in_column_unit(metric: MetricId, raw: i64, Scale(times, by): Scale
     }
 }
 
-#[expect(clippy::cast_precision_loss, reason = "sensor values are far below 2^52")]
 fn scaled(raw: i64, times: i64, by: i64) -> f64 {
-    raw as f64 * times as f64 / by as f64
+    float(raw) * float(times) / float(by)
 }
 
 /// To the type of most columns.

@@ -2,6 +2,7 @@
 
 use gpuvitals_core::batch::Value;
 use gpuvitals_core::catalogue::Tier;
+use gpuvitals_core::number::float;
 use gpuvitals_core::{AbsenceReason, MetricId};
 
 use super::ecc::Blocks;
@@ -176,7 +177,6 @@ fn read_bar1(gate: &mut Gate, device: &mut DeviceReading<'_>) -> Result<(), Prob
 }
 
 /// Derives the rates of [`RATES`] from the time and value of each counter at the reading before.
-#[expect(clippy::cast_precision_loss, reason = "a rate needs no more than 53 bits")]
 fn derive_rates(counted: &mut [Option<(i64, i64)>], device: &mut DeviceReading<'_>) {
     let now_ns = device.tick.now_ns;
     for ((counter, rate), counted) in RATES.iter().zip(counted) {
@@ -191,7 +191,7 @@ fn derive_rates(counted: &mut [Option<(i64, i64)>], device: &mut DeviceReading<'
             && now_ns > before_ns
             && count >= before
         {
-            device.row.double(*rate, (count - before) as f64 * 1e9 / (now_ns - before_ns) as f64);
+            device.row.double(*rate, float(count - before) * 1e9 / float(now_ns - before_ns));
         }
     }
 }
@@ -254,7 +254,6 @@ fn mebibytes(bytes: u64) -> i64 {
     i64::try_from(bytes >> 20).unwrap_or(i64::MAX)
 }
 
-#[expect(clippy::cast_precision_loss, reason = "a share needs no more than 53 bits")]
 fn share_pct(part: u64, whole: u64) -> f64 {
-    part as f64 * 100.0 / whole as f64
+    float(part) * 100.0 / float(whole)
 }

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use gpuvitals_core::batch::Value;
 use gpuvitals_core::catalogue::Tier;
+use gpuvitals_core::number::float;
 use gpuvitals_core::{AbsenceReason, Identity, IdentityColumn, MetricId};
 use nvml_wrapper_sys::bindings::field_id as id;
 
@@ -280,10 +281,9 @@ impl FieldScale {
     }
 }
 
-#[expect(clippy::cast_precision_loss, reason = "milliwatts stay far below 2^52")]
 fn as_f64(number: Number) -> f64 {
     match number {
-        Number::Int(value) => value as f64,
+        Number::Int(value) => float(value),
         Number::Float(value) => value,
     }
 }

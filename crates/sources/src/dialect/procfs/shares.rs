@@ -1,5 +1,7 @@
 //! Shares of a CPU's time are differences of its counts.
 
+use gpuvitals_core::number::float;
+
 use super::parse::CpuTimes;
 
 /// Ticks of a CPU within 80 ms (the kernel counts hundredths of a second for user space everywhere): a little less
@@ -39,10 +41,9 @@ pub(super) fn busy_pct(spent: CpuTimes) -> f32 {
 }
 
 #[expect(
-    clippy::cast_precision_loss,
     clippy::cast_possible_truncation,
     reason = "a share in % from ticks of one stretch needs no more digits than a float has"
 )]
 pub(super) fn percent(part: u64, whole: u64) -> f32 {
-    (100.0 * part as f64 / whole as f64) as f32
+    (100.0 * float(part) / float(whole)) as f32
 }

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use gpuvitals_core::batch::Value;
 use gpuvitals_core::foreign::{ROCM_SMI, ToolField};
+use gpuvitals_core::number::float;
 use gpuvitals_core::{AbsenceReason, Identity, IdentityColumn, MetricId};
 
 use super::report::{RocmCard, RocmReport};
@@ -88,9 +89,9 @@ fn believe(row: &Row, metric: MetricId, value: Value) -> Result<Value, AbsenceRe
     }
 }
 
-#[expect(clippy::cast_precision_loss, clippy::cast_possible_truncation, reason = "a share in per cent")]
+#[expect(clippy::cast_possible_truncation, reason = "a share in per cent")]
 fn share(part: i64, whole: i64) -> f32 {
-    (part as f64 / whole as f64 * 100.0) as f32
+    (float(part) / float(whole) * 100.0) as f32
 }
 
 /// Identities of the cards, by the tool's numbers. Cards of one name are partitions of one package, and
