@@ -6,7 +6,7 @@ use std::borrow::Cow;
 use gpuvitals_core::Origin;
 use gpuvitals_core::message;
 use gpuvitals_queue::Encoding;
-use gpuvitals_queue::server::intake::{FRAME_BYTES, FRAME_MESSAGES, Form, NAMED_MAX, messages};
+use gpuvitals_queue::server::intake::{FRAME_BYTES, FRAME_MESSAGES, Form, Framing, NAMED_MAX, messages};
 use libfuzzer_sys::fuzz_target;
 use serde_json::Value;
 
@@ -14,7 +14,8 @@ fuzz_target!(|input: &[u8]| {
     let Some((how, document)) = input.split_first() else { return };
     let form = if how & 1 == 0 { Form::Json } else { Form::Lines };
     let one_frame = how & 2 != 0;
-    let Ok(intake) = messages(document, form, one_frame) else { return };
+    let framing = if one_frame { Framing::One } else { Framing::Several };
+    let Ok(intake) = messages(document, form, framing) else { return };
 
     let mut accepted = 0;
     for piece in &intake.pieces {

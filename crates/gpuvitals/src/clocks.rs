@@ -19,7 +19,7 @@ use gpuvitals_sources::settings::Sampling;
 
 use crate::child::{self, Signals};
 use crate::failure::{Exit, Failure};
-use crate::terminal;
+use crate::terminal::{self, PrintForm};
 
 use say::{failure, name, tell};
 
@@ -132,7 +132,7 @@ pub(crate) fn run(flags: &Clocks, sampling: &Sampling) -> Result<ExitCode, Failu
     let mut controls = chosen(found.controls, &flags.devices().gpus)?;
     let controls = controls.as_mut_slice();
     let code = match &flags.action {
-        ClocksAction::Show { json, .. } => show::show(controls, *json, &machine)?,
+        ClocksAction::Show { json, .. } => show::show(controls, PrintForm::of(*json), &machine)?,
         ClocksAction::Reset { dry_run: true, .. } => {
             let plans = controls.iter_mut().map(|control| {
                 let plan = control.plan_reset();
@@ -164,7 +164,7 @@ fn keep(controls: &mut [Box<dyn ClockControl>], lock: &Lock, machine: &Machine) 
     let mut journals = journals(controls, machine)?;
     let plans = planned(controls, lock)?;
     take(controls, plans, &mut journals, ClockJournal::keep)?.into_iter().for_each(Held::keep);
-    show::show(controls, false, machine)
+    show::show(controls, PrintForm::Text, machine)
 }
 
 /// Locks clocks for as long as a command runs.
@@ -211,7 +211,7 @@ fn reset(controls: &mut [Box<dyn ClockControl>], machine: &Machine) -> Result<u8
         }
     }
     first?;
-    show::show(controls, false, machine)
+    show::show(controls, PrintForm::Text, machine)
 }
 
 /// The journal of each GPU, held as long as it lives.

@@ -18,7 +18,7 @@ use clap::{Args, Subcommand};
 use gpuvitals_queue::link::MessageQueue;
 
 use crate::failure::Failure;
-use crate::terminal;
+use crate::terminal::{self, PrintForm};
 
 use admin::Admin;
 use answer::runtime;
@@ -106,46 +106,47 @@ enum QueueAction {
 /// When the queue cannot be reached, or refuses.
 pub(crate) fn run(command: &QueueCommand, settings: MessageQueue) -> Result<(), Failure> {
     let place = Place { access: settings.access()?, way_in: settings.way_in(), url: settings.address };
-    let (json, admin) = (command.json, || Admin::new(&place));
+    let (form, admin) = (PrintForm::of(command.json), || Admin::new(&place));
     match &command.what {
         QueueAction::Stats { topic, watch: false } => {
-            let text = stats(&admin()?, topic.as_deref(), command.json)?;
+            let text = stats(&admin()?, topic.as_deref(), form)?;
             terminal::print(&text)
         }
-        QueueAction::Stats { topic, watch: true } => watch(&admin()?, topic.as_deref(), command.json),
+        QueueAction::Stats { topic, watch: true } => watch(&admin()?, topic.as_deref(), form),
         QueueAction::Topics => {
             let answer = admin()?.topics()?;
-            terminal::print(&if command.json { format!("{answer:#}\n") } else { print::topics(&answer) })
+            terminal::print(&match form {
+                PrintForm::Json => format!("{answer:#}\n"),
+                PrintForm::Text => print::topics(&answer),
+            })
         }
         QueueAction::Tail(flags) => tail::run(flags, &place),
-        QueueAction::Dead { topic: Some(topic), show: Some(id) } => {
-            dead::show(&admin()?, topic, *id, command.json)
-        }
-        QueueAction::Dead { topic, .. } => dead::list(&admin()?, topic.as_deref(), command.json),
-        QueueAction::Redrive { letters, rate } => dead::replay(&admin()?, letters, *rate, json),
-        QueueAction::Purge { letters, yes } => dead::purge(&admin()?, letters, *yes, json),
-        QueueAction::RemoveGroup { topic, group, yes } => group::remove(&admin()?, topic, group, *yes, json),
+        QueueAction::Dead { topic: Some(topic), show: Some(id) } => dead::show(&admin()?, topic, *id, form),
+        QueueAction::Dead { topic, .. } => dead::list(&admin()?, topic.as_deref(), form),
+        QueueAction::Redrive { letters, rate } => dead::replay(&admin()?, letters, *rate, form),
+        QueueAction::Purge { letters, yes } => dead::purge(&admin()?, letters, *yes, form),
+        QueueAction::RemoveGroup { topic, group, yes } => group::remove(&admin()?, topic, group, *yes, form),
     }
 }
 
-fn stats(admin: &Admin, topic: Option<&str>, json: bool) -> Result<String, Failure> {
+fn stats(admin: &Admin, topic: Option<&str>, form: PrintForm) -> Result<String, Failure> {
     let answer = match topic {
         None => admin.stats()?,
         Some(topic) => admin.topic(topic)?,
     };
-    Ok(match topic {
-        _ if json => format!("{answer:#}\n"),
-        None => print::stats(&answer),
-        Some(topic) => print::topic(topic, &answer),
+    Ok(match (form, topic) {
+        (PrintForm::Json, _) => format!("{answer:#}\n"),
+        (PrintForm::Text, None) => print::stats(&answer),
+        (PrintForm::Text, Some(topic)) => print::topic(topic, &answer),
     })
 }
 
 /// Redraws each second on a terminal, and appends elsewhere.
-fn watch(admin: &Admin, topic: Option<&str>, json: bool) -> Result<(), Failure> {
+fn watch(admin: &Admin, topic: Option<&str>, form: PrintForm) -> Result<(), Failure> {
     let (runtime, mut signals) = runtime()?;
     let clear = if std::io::stdout().is_terminal() { HOME } else { "" };
     loop {
-        terminal::print(&format!("{clear}{}", stats(admin, topic, json)?))?;
+        terminal::print(&format!("{clear}{}", stats(admin, topic, form)?))?;
         let ended = runtime.block_on(async { tokio::time::timeout(WATCH_PAUSE, signals.next()).await });
         if ended.is_ok() {
             return Ok(());

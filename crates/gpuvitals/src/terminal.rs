@@ -12,6 +12,22 @@ use crate::failure::Failure;
 static SCREEN: LazyLock<Mutex<Screen<Stderr>>> =
     LazyLock::new(|| Mutex::new(Screen { out: stderr(), drawn: false }));
 
+/// How a command prints its answer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum PrintForm {
+    /// Aligned text.
+    Text,
+    /// For other programs.
+    Json,
+}
+
+impl PrintForm {
+    /// What the flag `--json` asks for.
+    pub(crate) fn of(json: bool) -> Self {
+        if json { Self::Json } else { Self::Text }
+    }
+}
+
 /// The terminal that this process was started on.
 #[derive(Debug)]
 pub(crate) struct OwnTerminal(OwnedFd);

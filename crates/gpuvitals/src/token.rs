@@ -9,7 +9,7 @@ use serde_json::json;
 
 use crate::failure::{Exit, Failure};
 use crate::table::aligned;
-use crate::terminal;
+use crate::terminal::{self, PrintForm};
 
 /// `gpuvitals token`
 #[derive(Debug, Args)]
@@ -91,32 +91,32 @@ pub(crate) fn run(command: &TokenCommand, listener: &Listener) -> Result<(), Fai
         };
         Failure::caused(exit, format!("{}", file.display()), error)
     };
+    let form = PrintForm::of(command.json);
     match &command.what {
         TokenAction::Create { name, scope } => {
             let scopes: Vec<TokenScope> = scope.iter().map(|scope| TokenScope::from(*scope)).collect();
             let token = Tokens::create(file, name, &scopes, time::format(clock::now_ns())).map_err(failed)?;
-            terminal::print(&if command.json {
-                format!("{:#}\n", json!({ "name": name, "scopes": scopes, "token": token }))
-            } else {
-                format!("{token}\n")
+            terminal::print(&match form {
+                PrintForm::Json => {
+                    format!("{:#}\n", json!({ "name": name, "scopes": scopes, "token": token }))
+                }
+                PrintForm::Text => format!("{token}\n"),
             })
         }
-        TokenAction::List => list(file, command.json).map_err(failed)?,
+        TokenAction::List => list(file, form).map_err(failed)?,
         TokenAction::Revoke { name } => {
             Tokens::revoke(file, name).map_err(failed)?;
-            let text = || format!("{name} is revoked\n");
-            terminal::print(&if command.json {
-                format!("{:#}\n", json!({ "revoked": name }))
-            } else {
-                text()
+            terminal::print(&match form {
+                PrintForm::Json => format!("{:#}\n", json!({ "revoked": name })),
+                PrintForm::Text => format!("{name} is revoked\n"),
             })
         }
     }
 }
 
-fn list(file: &Path, json: bool) -> Result<Result<(), Failure>, TokenError> {
+fn list(file: &Path, form: PrintForm) -> Result<Result<(), Failure>, TokenError> {
     let tokens = Tokens::read(file)?;
-    if json {
+    if form == PrintForm::Json {
         return Ok(terminal::print(&format!("{:#}\n", json!({ "tokens": tokens.list() }))));
     }
     let row = |token: &Token| {

@@ -64,7 +64,7 @@ pub use hints::{ColumnHint, HintError, HintSense, Hints};
 pub use input::CsvInput;
 pub use plan::CsvForm;
 
-use head::InputHead;
+use head::{HeadReach, InputHead};
 use plan::{Plan, Surroundings};
 use rows::RowBuilder;
 use sample::Sample;
@@ -466,7 +466,8 @@ fn open(input: CsvInput, file: &Arc<str>, config: &ReplayConfig, now_ns: i64) ->
     let mut opened =
         input::open(input).map_err(|source| CsvError::Open { file: Arc::clone(file), source })?;
     let bytes = std::mem::replace(&mut opened.bytes, Box::new(std::io::empty()));
-    let mut head = InputHead::read(bytes, opened.total.is_none());
+    let reach = if opened.total.is_some() { HeadReach::Full } else { HeadReach::FirstRow };
+    let mut head = InputHead::read(bytes, reach);
     if let TextKind::Foreign(what, remedy) = head.kind {
         return Err(CsvError::Foreign { file: Arc::clone(file), what, remedy });
     }

@@ -116,7 +116,7 @@ impl Door {
     /// The answer, unless it is refused here.
     async fn answer(&self, mut request: Request, next: Next) -> (Response, Option<String>) {
         if let Err(misdirected) = self.check_host(&request) {
-            return (misdirect(&misdirected, is_grpc(&request)), None);
+            return (misdirect(&misdirected, Speech::of(&request)), None);
         }
         let peer = request.extensions().get::<Peer>();
         let admitted = self.admit(&request, peer.is_some_and(|peer| peer.has_certificate));
@@ -124,13 +124,13 @@ impl Door {
         let token = admitted.as_ref().ok().and_then(Option::as_deref);
         if let Err(wait) = self.has_allowance(&request, token, peer) {
             self.terms.meter.limited.fetch_add(1, Ordering::Relaxed);
-            return (limit(wait, is_grpc(&request)), admitted.ok().flatten());
+            return (limit(wait, Speech::of(&request)), admitted.ok().flatten());
         }
         let token = match admitted {
             Ok(token) => token,
             Err(denied) => {
                 self.terms.meter.denied.fetch_add(1, Ordering::Relaxed);
-                return (deny(denied, is_grpc(&request)), None);
+                return (deny(denied, Speech::of(&request)), None);
             }
         };
         let terms = self.terms.access.terms();
@@ -152,14 +152,13 @@ impl Door {
         if let Some(certificate) = terms.certificate.clone() {
             request.extensions_mut().insert(certificate);
         }
-        let is_grpc = is_grpc(&request);
+        let speech = Speech::of(&request);
         let answer = tokio::time::timeout(limits.request, next.run(request)).await;
         let answer = answer.unwrap_or_else(|_| {
             let text = format!("the answer took longer than {} s", limits.request.as_secs());
-            if is_grpc {
-                Status::deadline_exceeded(text).into_http()
-            } else {
-                refuse(StatusCode::SERVICE_UNAVAILABLE, "timeout", &text)
+            match speech {
+                Speech::Grpc => Status::deadline_exceeded(text).into_http(),
+                Speech::Http => refuse(StatusCode::SERVICE_UNAVAILABLE, "timeout", &text),
             }
         });
         (answer, token)
@@ -209,46 +208,58 @@ fn is_probe(request: &Request) -> bool {
     matches!(*request.method(), Method::GET | Method::HEAD) && PROBES.contains(&request.uri().path())
 }
 
-fn is_grpc(request: &Request) -> bool {
-    let kind = request.headers().get(CONTENT_TYPE).map(HeaderValue::as_bytes);
-    kind.is_some_and(|kind| kind.starts_with(b"application/grpc"))
+/// What a client speaks, and so reads a refusal in.
+#[derive(Debug, Clone, Copy)]
+enum Speech {
+    Http,
+    Grpc,
+}
+
+impl Speech {
+    fn of(request: &Request) -> Self {
+        let kind = request.headers().get(CONTENT_TYPE).map(HeaderValue::as_bytes);
+        let is_grpc = kind.is_some_and(|kind| kind.starts_with(b"application/grpc"));
+        if is_grpc { Self::Grpc } else { Self::Http }
+    }
 }
 
 /// The answer to a request beyond the rate of its client.
-fn limit(wait: Duration, is_grpc: bool) -> Response {
+fn limit(wait: Duration, speech: Speech) -> Response {
     let text = "more requests a second than listener.request_rate allows; send fewer, or wait for retry-after seconds";
-    if is_grpc {
-        Status::resource_exhausted(text).into_http()
-    } else {
-        refuse_until(StatusCode::TOO_MANY_REQUESTS, "too_many_requests", text, wait)
+    match speech {
+        Speech::Grpc => Status::resource_exhausted(text).into_http(),
+        Speech::Http => refuse_until(StatusCode::TOO_MANY_REQUESTS, "too_many_requests", text, wait),
     }
 }
 
 /// The answer to a request for another host, or for none. gRPC's clients read its status whatever that of HTTP is.
-fn misdirect(misdirected: &Misdirected, is_grpc: bool) -> Response {
+fn misdirect(misdirected: &Misdirected, speech: Speech) -> Response {
     let text = misdirected.to_string();
     let (status, code) = match misdirected {
         Misdirected::Unclear => (StatusCode::BAD_REQUEST, "bad_host"),
         Misdirected::Foreign(_) => (StatusCode::MISDIRECTED_REQUEST, "misdirected"),
     };
-    if is_grpc {
-        let mut response = Status::permission_denied(text).into_http();
-        *response.status_mut() = status;
-        response
-    } else {
-        refuse(status, code, &text)
+    match speech {
+        Speech::Grpc => {
+            let mut response = Status::permission_denied(text).into_http();
+            *response.status_mut() = status;
+            response
+        }
+        Speech::Http => refuse(status, code, &text),
     }
 }
 
-fn deny(denied: Denied, is_grpc: bool) -> Response {
+fn deny(denied: Denied, speech: Speech) -> Response {
     let text = denied.to_string();
-    match (denied, is_grpc) {
-        (Denied::NoCertificate | Denied::TokenScope(_), true) => Status::permission_denied(text).into_http(),
-        (_, true) => Status::unauthenticated(text).into_http(),
-        (Denied::NoCertificate | Denied::TokenScope(_), false) => {
+    match (denied, speech) {
+        (Denied::NoCertificate | Denied::TokenScope(_), Speech::Grpc) => {
+            Status::permission_denied(text).into_http()
+        }
+        (_, Speech::Grpc) => Status::unauthenticated(text).into_http(),
+        (Denied::NoCertificate | Denied::TokenScope(_), Speech::Http) => {
             refuse(StatusCode::FORBIDDEN, "forbidden", &text)
         }
-        (_, false) => refuse(StatusCode::UNAUTHORIZED, "unauthorized", &text),
+        (_, Speech::Http) => refuse(StatusCode::UNAUTHORIZED, "unauthorized", &text),
     }
 }
 

@@ -10,7 +10,7 @@ use crate::error::PromError;
 use crate::expr::{self, Aggregate, AggregateOp, Grouping};
 use crate::function::{mean, quantile, sum, variance};
 use crate::labels::{NAME, SeriesLabels};
-use crate::series::{PromSeries, Values, nan_last};
+use crate::series::{PromSeries, SortOrder, Values, nan_last};
 
 impl Grouping {
     /// The labels of a group, or by which series are matched.
@@ -63,7 +63,8 @@ impl Aggregate {
         match (self.how, parameter) {
             (AggregateOp::Topk | AggregateOp::Bottomk, _) => {
                 let is_top = self.how == AggregateOp::Topk;
-                Ok(groups.iter().flat_map(|group| group.best(is_top, number, count)).collect())
+                let order = if is_top { SortOrder::LargestFirst } else { SortOrder::SmallestFirst };
+                Ok(groups.iter().flat_map(|group| group.best(order, number, count)).collect())
             }
             (AggregateOp::CountValues, Some(Values::Text(label))) => {
                 let label = expr::label(label)?;
@@ -115,22 +116,22 @@ impl AggregateOp {
 }
 
 impl SeriesGroup {
-    /// The largest or smallest values of each instant; the other values are none.
-    fn best(&self, is_top: bool, wanted: impl Fn(usize) -> f64, count: usize) -> Vec<PromSeries> {
+    /// The first values of each instant in that order; the other values are none.
+    fn best(&self, order: SortOrder, wanted: impl Fn(usize) -> f64, count: usize) -> Vec<PromSeries> {
         let mut kept: Vec<PromSeries> = self
             .members
             .iter()
             .map(|one| PromSeries { labels: one.labels.clone(), values: vec![None; count] })
             .collect();
         // In an instant query the best come first.
-        let mut order: Vec<usize> = (0..self.members.len()).collect();
+        let mut places: Vec<usize> = (0..self.members.len()).collect();
         for step in 0..count {
             let mut values: Vec<(usize, f64)> = present(&self.members, step).collect();
-            values.sort_by(|(_, one), (_, other)| nan_last(*one, *other, is_top));
+            values.sort_by(|(_, one), (_, other)| nan_last(*one, *other, order));
             #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "below 1 it is none")]
             let wanted = wanted(step).max(0.0) as usize;
             if count == 1 {
-                order = values.iter().map(|(place, _)| *place).collect();
+                places = values.iter().map(|(place, _)| *place).collect();
             }
             for (place, value) in values.into_iter().take(wanted) {
                 if let Some(kept) = kept.get_mut(place).and_then(|one| one.values.get_mut(step)) {
@@ -139,7 +140,7 @@ impl SeriesGroup {
             }
         }
         let mut kept: Vec<Option<PromSeries>> = kept.into_iter().map(Some).collect();
-        let in_order = order.into_iter().filter_map(|place| kept.get_mut(place)?.take());
+        let in_order = places.into_iter().filter_map(|place| kept.get_mut(place)?.take());
         in_order.filter(|one| one.values.iter().any(Option::is_some)).collect()
     }
 

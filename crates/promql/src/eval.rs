@@ -13,7 +13,7 @@ use crate::function::{Elementwise, OverRange, Span};
 use crate::grid::{Grid, Lookup};
 use crate::labels::SeriesLabels;
 use crate::point::{Point, PointField, Points};
-use crate::series::{PromSeries, Values, made, map, nameless, nan_last, series_of, unique};
+use crate::series::{PromSeries, SortOrder, Values, made, map, nameless, nan_last, series_of, unique};
 
 /// A series that a selector has found.
 #[derive(Debug, Clone)]
@@ -94,11 +94,11 @@ impl Evaluation<'_> {
                 }
                 Values::Vector(unique(series)?)
             }
-            Node::Sorted(of, is_descending) => {
+            Node::Sorted(of, order) => {
                 let mut series = self.vector(of, grid)?;
                 // Only an instant query has an order.
                 if grid.count == 1 {
-                    sort(&mut series, *is_descending);
+                    sort(&mut series, *order);
                 }
                 Values::Vector(series)
             }
@@ -270,7 +270,7 @@ fn absent(series: &[PromSeries], told: &[(Arc<str>, Arc<str>)], count: usize) ->
 }
 
 /// By the value at the only instant, NaN last.
-fn sort(series: &mut [PromSeries], is_descending: bool) {
+fn sort(series: &mut [PromSeries], order: SortOrder) {
     let value = |one: &PromSeries| one.values.first().copied().flatten().unwrap_or(f64::NAN);
-    series.sort_by(|one, other| nan_last(value(one), value(other), is_descending));
+    series.sort_by(|one, other| nan_last(value(one), value(other), order));
 }

@@ -15,6 +15,7 @@ use crate::function::{Elementwise, OverRange};
 use crate::grid::{Grid, Lookup};
 use crate::needs::{Exported, Fetch, Needs};
 use crate::point::PointField;
+use crate::series::SortOrder;
 use crate::text::{self, DEPTH_MAX, too_deep};
 
 /// Most instants of a subquery.
@@ -74,7 +75,7 @@ pub(crate) enum Node {
         from: Vec<String>,
     },
     /// `sort` and `sort_desc`.
-    Sorted(Box<Node>, bool),
+    Sorted(Box<Node>, SortOrder),
 }
 
 /// The values of a time.
@@ -376,8 +377,8 @@ impl Planning<'_> {
             "pi" => Node::Number(std::f64::consts::PI),
             "scalar" => Node::Scalar(inner(self, 0)?),
             "vector" => Node::Vector(inner(self, 0)?),
-            "sort" => Node::Sorted(inner(self, 0)?, false),
-            "sort_desc" => Node::Sorted(inner(self, 0)?, true),
+            "sort" => Node::Sorted(inner(self, 0)?, SortOrder::SmallestFirst),
+            "sort_desc" => Node::Sorted(inner(self, 0)?, SortOrder::LargestFirst),
             "absent" => {
                 let told = arguments.first().map(|expr| told(expr)).unwrap_or_default();
                 Node::Absent(inner(self, 0)?, told)

@@ -83,11 +83,20 @@ pub(crate) fn unique(series: Vec<PromSeries>) -> Result<Vec<PromSeries>, PromErr
     Ok(kept)
 }
 
+/// Which values come first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum SortOrder {
+    SmallestFirst,
+    LargestFirst,
+}
+
 /// The order of two values, in which NaN comes last in either direction.
-pub(crate) fn nan_last(one: f64, other: f64, is_descending: bool) -> Ordering {
+pub(crate) fn nan_last(one: f64, other: f64, order: SortOrder) -> Ordering {
     match (one.is_nan(), other.is_nan()) {
-        (false, false) if is_descending => other.total_cmp(&one),
-        (false, false) => one.total_cmp(&other),
+        (false, false) => match order {
+            SortOrder::SmallestFirst => one.total_cmp(&other),
+            SortOrder::LargestFirst => other.total_cmp(&one),
+        },
         (one, other) => one.cmp(&other),
     }
 }

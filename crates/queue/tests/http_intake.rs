@@ -3,7 +3,9 @@
 #![expect(clippy::unwrap_used, reason = "helpers of tests are tests")]
 
 use gpuvitals_queue::Encoding;
-use gpuvitals_queue::server::intake::{FRAME_BYTES, FRAME_MESSAGES, Form, Intake, MessagePlace, messages};
+use gpuvitals_queue::server::intake::{
+    FRAME_BYTES, FRAME_MESSAGES, Form, Framing, Intake, MessagePlace, messages,
+};
 use proptest::prelude::*;
 use serde_json::value::RawValue;
 
@@ -48,8 +50,9 @@ proptest! {
     #[test]
     fn every_message_is_taken_as_written_or_refused_at_its_place(
         sent in prop::collection::vec(one(), 1..700),
-        one_frame in any::<bool>(),
+        framing in prop::sample::select(vec![Framing::One, Framing::Several]),
     ) {
+        let one_frame = framing == Framing::One;
         let good: Vec<&String> = sent.iter().filter(|(_, good)| *good).map(|(text, _)| text).collect();
         let bad: Vec<usize> = (0..).zip(&sent).filter(|(_, (_, good))| !good).map(|(at, _)| at).collect();
         let texts: Vec<&str> = sent.iter().map(|(text, _)| text.as_str()).collect();
@@ -60,7 +63,7 @@ proptest! {
                 Form::Json => MessagePlace::Index(at),
                 Form::Lines => MessagePlace::Line(at + 1),
             };
-            let intake = messages(document.as_bytes(), form, one_frame).unwrap();
+            let intake = messages(document.as_bytes(), form, framing).unwrap();
             let taken = taken(&intake);
             prop_assert_eq!(taken.iter().collect::<Vec<_>>(), good.clone());
             prop_assert_eq!(intake.refused.count, bad.len() as u64);
@@ -85,7 +88,7 @@ proptest! {
     #[test]
     fn any_bytes_do_no_harm(document in prop::collection::vec(any::<u8>(), 0..200), lines in any::<bool>()) {
         let form = if lines { Form::Lines } else { Form::Json };
-        if let Ok(intake) = messages(&document, form, false) {
+        if let Ok(intake) = messages(&document, form, Framing::Several) {
             prop_assert!(intake.pieces.is_empty(), "no message comes about by chance");
         }
     }

@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 
 use super::say::{failure, name, tell};
 use crate::failure::Failure;
+use crate::terminal::PrintForm;
 
 /// Clocks of a list that are printed one by one; NVIDIA has a hundred.
 const CHOICES_SHOWN_MAX: usize = 16;
@@ -20,7 +21,7 @@ const CHOICES_SHOWN_MAX: usize = 16;
 /// If no GPU can be read, or standard output fails.
 pub(super) fn show(
     controls: &mut [Box<dyn ClockControl>],
-    json: bool,
+    form: PrintForm,
     machine: &Machine,
 ) -> Result<u8, Failure> {
     let mut states = Vec::new();
@@ -38,7 +39,7 @@ pub(super) fn show(
             Err(error) => {
                 let failure = failure(&identity, error);
                 let text = failure.to_string();
-                if !json {
+                if form == PrintForm::Text {
                     tell(&text);
                 }
                 states.push((identity, Err(text)));
@@ -49,7 +50,7 @@ pub(super) fn show(
     if let Some(failure) = first.filter(|_| states.iter().all(|(_, state)| state.is_err())) {
         return Err(failure);
     }
-    let text = if json {
+    let text = if form == PrintForm::Json {
         let rows: Vec<Value> = states
             .iter()
             .map(|(identity, state)| {

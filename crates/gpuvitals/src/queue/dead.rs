@@ -14,7 +14,7 @@ use super::admin::Admin;
 use super::answer::{Given, confirm, number};
 use super::{messages, print};
 use crate::failure::{Exit, Failure};
-use crate::terminal;
+use crate::terminal::{self, PrintForm};
 
 /// Letters asked for at a time.
 const PAGE: usize = 200;
@@ -43,7 +43,7 @@ impl DeadLetters {
 ///
 /// # Errors
 /// When the queue cannot be reached, or refuses.
-pub(super) fn list(admin: &Admin, topic: Option<&str>, json: bool) -> Result<(), Failure> {
+pub(super) fn list(admin: &Admin, topic: Option<&str>, form: PrintForm) -> Result<(), Failure> {
     let topics = if let Some(topic) = topic {
         vec![topic.to_owned()]
     } else {
@@ -58,7 +58,7 @@ pub(super) fn list(admin: &Admin, topic: Option<&str>, json: bool) -> Result<(),
             letters.push((topic.clone(), letter));
         }
     }
-    let text = if json {
+    let text = if form == PrintForm::Json {
         let with_topic = |(topic, mut letter): (String, Value)| {
             letter["topic"] = topic.into();
             letter
@@ -96,14 +96,14 @@ fn of(admin: &Admin, topic: &str, most: usize) -> Result<Vec<Value>, Failure> {
 ///
 /// # Errors
 /// If the letter is missing, or its messages cannot be read.
-pub(super) fn show(admin: &Admin, topic: &str, id: u64, json: bool) -> Result<(), Failure> {
+pub(super) fn show(admin: &Admin, topic: &str, id: u64, form: PrintForm) -> Result<(), Failure> {
     let answer = admin.dead(topic, id, 1)?;
     let letter = &answer["dead"][0];
     if letter["id"] != id {
         let text = format!("{topic} has no dead letter {id}; gpuvitals queue dead {topic} lists them");
         return Err(Failure::new(Exit::Data, text));
     }
-    if json {
+    if form == PrintForm::Json {
         return terminal::print(&format!("{letter:#}\n"));
     }
     let lines = match letter["messages"].as_array() {
@@ -138,13 +138,13 @@ pub(super) fn replay(
     admin: &Admin,
     asked: &DeadLetters,
     rate: Option<f64>,
-    json: bool,
+    form: PrintForm,
 ) -> Result<(), Failure> {
     let ids = asked.ids();
     let given = admin.replay(&asked.topic, &ids, rate)?;
     let Given { letters, without_room, unreadable, left } = given;
     let missing = missing(&asked.topic, &ids, letters + without_room + unreadable + left)?;
-    if json {
+    if form == PrintForm::Json {
         return terminal::print(&format!("{:#}\n", serde_json::json!(given)));
     }
     let mut lines = vec![format!("{} given back", counted(letters, "letter"))];
@@ -165,7 +165,7 @@ pub(super) fn replay(
 ///
 /// # Errors
 /// If the user cannot be asked, or declines; if the queue cannot be reached, or refuses.
-pub(super) fn purge(admin: &Admin, asked: &DeadLetters, yes: bool, json: bool) -> Result<(), Failure> {
+pub(super) fn purge(admin: &Admin, asked: &DeadLetters, yes: bool, form: PrintForm) -> Result<(), Failure> {
     let (topic, ids) = (asked.topic.as_str(), asked.ids());
     if !yes {
         let held = admin.topic(topic)?;
@@ -181,7 +181,7 @@ pub(super) fn purge(admin: &Admin, asked: &DeadLetters, yes: bool, json: bool) -
     }
     let letters = admin.purge(topic, &ids)?;
     let missing = missing(topic, &ids, letters)?;
-    if json {
+    if form == PrintForm::Json {
         return terminal::print(&format!("{:#}\n", serde_json::json!({ "letters": letters })));
     }
     let mut lines = vec![format!("{} thrown away", counted(letters, "letter"))];

@@ -7,14 +7,20 @@ use serde_json::json;
 use super::admin::Admin;
 use super::answer::{confirm, number};
 use crate::failure::{Exit, Failure};
-use crate::terminal;
+use crate::terminal::{self, PrintForm};
 
 /// Ends it, after a question.
 ///
 /// # Errors
 /// If the group is missing; if the user cannot be asked, or declines; if the queue cannot be reached, or
 /// refuses.
-pub(super) fn remove(admin: &Admin, topic: &str, group: &str, yes: bool, json: bool) -> Result<(), Failure> {
+pub(super) fn remove(
+    admin: &Admin,
+    topic: &str,
+    group: &str,
+    yes: bool,
+    form: PrintForm,
+) -> Result<(), Failure> {
     let held = admin.topic(topic)?;
     let numbers = &held["groups"][group];
     if numbers.is_null() {
@@ -29,9 +35,8 @@ pub(super) fn remove(admin: &Admin, topic: &str, group: &str, yes: bool, json: b
         confirm(&format!("end group {group} of {topic}, which has {members}{lag} to acknowledge?"))?;
     }
     admin.remove_group(topic, group)?;
-    terminal::print(&if json {
-        format!("{:#}\n", json!({ "topic": topic, "group": group }))
-    } else {
-        format!("group {group} of {topic} is gone\n")
+    terminal::print(&match form {
+        PrintForm::Json => format!("{:#}\n", json!({ "topic": topic, "group": group })),
+        PrintForm::Text => format!("group {group} of {topic} is gone\n"),
     })
 }

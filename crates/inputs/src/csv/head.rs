@@ -34,10 +34,19 @@ pub(super) struct InputHead {
     pub(super) reader: Box<dyn Read + Send>,
 }
 
+/// How much of an input is its beginning.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum HeadReach {
+    /// As much as is looked at of a file.
+    Full,
+    /// Of a stream only what comes with its first row, so that a live one is not waited for.
+    FirstRow,
+}
+
 impl InputHead {
-    /// Reads the beginning. Of a stream only what comes with its first row, so that a live one is not waited for.
-    pub(super) fn read(mut input: Box<dyn Read + Send>, is_stream: bool) -> Self {
-        let (mut peeked, ended) = read_until(&mut input, PEEK_LEN, is_stream);
+    /// Reads the beginning.
+    pub(super) fn read(mut input: Box<dyn Read + Send>, reach: HeadReach) -> Self {
+        let (mut peeked, ended) = read_until(&mut input, PEEK_LEN, reach);
         let mark = match peeked.first_chunk() {
             Some([0xff, 0xfe]) => Some(ByteOrder::Little),
             Some([0xfe, 0xff]) => Some(ByteOrder::Big),
@@ -48,13 +57,13 @@ impl InputHead {
             let mut behind = Vec::new();
             let _skipped = reader.by_ref().take(2).read_to_end(&mut behind);
             reader = Box::new(Utf16::new(reader, order));
-            let (decoded, ended) = read_until(&mut reader, PEEK_LEN, is_stream);
+            let (decoded, ended) = read_until(&mut reader, PEEK_LEN, reach);
             peeked = decoded;
             reader = again(peeked.clone(), ended, reader);
         }
         let kind = text::kind(&peeked);
         let mut reader = text::as_csv(kind, reader);
-        let (bytes, ended) = read_until(&mut reader, HEAD_LEN_MAX, is_stream);
+        let (bytes, ended) = read_until(&mut reader, HEAD_LEN_MAX, reach);
         let end = match ended {
             HeadEnded::Whole => HeadEnd::All,
             _ if bytes.ends_with(b"\n") => HeadEnd::Line,
@@ -75,11 +84,11 @@ enum HeadEnded {
     Broken(io::Error),
 }
 
-fn read_until(reader: &mut dyn Read, len: usize, is_stream: bool) -> (Vec<u8>, HeadEnded) {
+fn read_until(reader: &mut dyn Read, len: usize, reach: HeadReach) -> (Vec<u8>, HeadEnded) {
     let mut bytes = Vec::new();
     let mut chunk = vec![0; CHUNK_LEN];
     loop {
-        if bytes.len() >= len || (is_stream && has_row(&bytes)) {
+        if bytes.len() >= len || (reach == HeadReach::FirstRow && has_row(&bytes)) {
             return (bytes, HeadEnded::Open);
         }
         match reader.read(&mut chunk) {

@@ -151,16 +151,17 @@ pub(crate) async fn list(
         None | Some("") => PAGE,
         Some(text) => parameter::whole("limit", text, 1..=PAGE_MAX)?,
     };
-    let with_content = match page.content.as_deref() {
+    let is_wanted = match page.content.as_deref() {
         None | Some("") => true,
         Some(text) => parameter::flag("content", text)?,
     };
+    let content: Contents = if is_wanted { content } else { size };
     // Before anything is read: what is read may be long.
     let reader = served.reader().await?;
     let found = gather(served.queue(), &topic, from, limit).await?;
     let work = move || {
         let _reader = reader;
-        shown(found, limit, with_content)
+        shown(found, limit, content)
     };
     tokio::task::spawn_blocking(work).await.map(Json).map_err(|_| Refusal::Crashed)
 }
@@ -186,13 +187,16 @@ async fn gather(queue: &Queue, topic: &str, from: u64, limit: usize) -> Result<F
     Ok(found)
 }
 
-fn shown(found: FoundLetters, limit: usize, with_content: bool) -> Letters {
+/// What is shown of the messages of a frame, and how many bytes they have there.
+type Contents = fn(&Frame) -> (Content, usize);
+
+fn shown(found: FoundLetters, limit: usize, content: Contents) -> Letters {
     let (mut dead, mut bytes) = (Vec::new(), 0);
     for letter in found.letters {
         if dead.len() >= limit || bytes >= LIST_BYTES {
             return Letters { dead, next: Some(letter.id) };
         }
-        let (letter, len) = show(&letter, with_content);
+        let (letter, len) = show(&letter, content);
         bytes += len;
         dead.push(letter);
     }
@@ -200,10 +204,9 @@ fn shown(found: FoundLetters, limit: usize, with_content: bool) -> Letters {
 }
 
 /// A letter as it is shown, and how many bytes its messages have there.
-fn show(letter: &DeadLetter, with_content: bool) -> (Letter, usize) {
+fn show(letter: &DeadLetter, content: Contents) -> (Letter, usize) {
     let frame = &letter.frame;
-    let size = || (Content::Size { payload_bytes: frame.payload.len() }, 0);
-    let (content, bytes) = if with_content { content(frame) } else { size() };
+    let (content, bytes) = content(frame);
     let facts = &letter.facts;
     let shown = Letter {
         id: letter.id,
@@ -219,6 +222,10 @@ fn show(letter: &DeadLetter, with_content: bool) -> (Letter, usize) {
         content,
     };
     (shown, bytes)
+}
+
+fn size(frame: &Frame) -> (Content, usize) {
+    (Content::Size { payload_bytes: frame.payload.len() }, 0)
 }
 
 fn content(frame: &Frame) -> (Content, usize) {

@@ -38,6 +38,15 @@ pub enum Form {
     Lines,
 }
 
+/// How many frames the good messages of a document may become.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Framing {
+    /// One: a producer's stamp stands for all of them.
+    One,
+    /// As many as they need.
+    Several,
+}
+
 /// Where a message stands in its document.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
@@ -140,14 +149,14 @@ pub enum DocumentError {
     Batch(#[from] WireError),
 }
 
-/// Reads a document of JSON messages. As `one_frame` the good messages are one piece, else as many as needed.
+/// Reads a document of JSON messages.
 ///
 /// # Errors
 ///
 /// The document as a whole cannot be read; a bad message alone is no error.
-pub fn messages(document: &[u8], form: Form, one_frame: bool) -> Result<Intake, DocumentError> {
+pub fn messages(document: &[u8], form: Form, framing: Framing) -> Result<Intake, DocumentError> {
     let text = std::str::from_utf8(document).map_err(|error| DocumentError::Text(error.valid_up_to()))?;
-    let mut framer = Framer::new(one_frame);
+    let mut framer = Framer::new(framing);
     match form {
         Form::Json => json(text, &mut framer)?,
         Form::Lines => lines(text, &mut framer)?,
@@ -226,7 +235,7 @@ fn lines(text: &str, framer: &mut Framer) -> Result<(), DocumentError> {
 
 /// Checks messages some at a time and gathers the good ones in frames.
 struct Framer {
-    one_frame: bool,
+    framing: Framing,
     /// Not checked yet: `[a,b`, and where each message stands in it and in the document.
     unchecked: String,
     waiting: Vec<(std::ops::Range<usize>, MessagePlace)>,
@@ -239,9 +248,9 @@ struct Framer {
 }
 
 impl Framer {
-    fn new(one_frame: bool) -> Self {
+    fn new(framing: Framing) -> Self {
         Self {
-            one_frame,
+            framing,
             unchecked: "[".to_owned(),
             waiting: Vec::new(),
             frame: "[".to_owned(),
@@ -317,7 +326,7 @@ impl Framer {
     }
 
     fn take(&mut self, place: MessagePlace, message: &str) -> Result<(), DocumentError> {
-        if self.one_frame {
+        if self.framing == Framing::One {
             if self.count >= ROWS_MAX || self.frame.len() + message.len() + 2 > DOCUMENT_LEN_MAX {
                 return Err(DocumentError::TooLongForOneFrame);
             }

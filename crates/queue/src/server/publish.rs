@@ -23,7 +23,7 @@ use utoipa::{IntoParams, ToSchema};
 use super::admin::{Named, TopicName};
 use super::body::{Coding, unpack};
 use super::headers::{BATCH, JSON, PRODUCER, SEQUENCE};
-use super::intake::{self, DocumentError, Form, Intake, Piece};
+use super::intake::{self, DocumentError, Form, Framing, Intake, Piece};
 use super::metrics::Protocol;
 use super::refusal::{ErrorBody, Progress, Refusal};
 use super::served::Served;
@@ -229,7 +229,11 @@ fn heading(headers: &HeaderMap) -> Result<Heading, Refusal> {
 
 fn take(document: &Bytes, heading: &Heading) -> Result<Intake, Refusal> {
     let mut intake = match heading.form {
-        BodyForm::Messages(form) => intake::messages(document, form, heading.stamp.is_some())?,
+        BodyForm::Messages(form) => {
+            // A stamp stands for one frame.
+            let framing = if heading.stamp.is_some() { Framing::One } else { Framing::Several };
+            intake::messages(document, form, framing)?
+        }
         BodyForm::Batch => intake::batch(document)?,
     };
     for piece in &mut intake.pieces {
