@@ -41,7 +41,7 @@ pub(crate) struct Bursts {
 struct Burst {
     gpu: String,
     sampler: Sampler,
-    /// Monotonic.
+    /// When it ends, by the monotonic clock.
     until_ns: i64,
 }
 

@@ -43,7 +43,7 @@ pub struct NodeHint {
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema), schema(as = UsedMemoryEntry))]
 pub struct UsedMemory {
-    /// Its key.
+    /// Key of the GPU.
     #[cfg_attr(feature = "schema", schema(value_type = String))]
     pub gpu: Arc<str>,
     /// Memory in use, MiB.
@@ -56,7 +56,7 @@ pub struct UsedMemory {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema), schema(as = UnfitEntry))]
 pub struct UnfitGpu {
-    /// Its key.
+    /// Key of the GPU.
     #[cfg_attr(feature = "schema", schema(value_type = String))]
     pub gpu: Arc<str>,
     /// Why: findings in words.

@@ -48,7 +48,7 @@ pub(crate) trait Ask: Debug + Send + Sized + 'static {
 /// What an answer is made from.
 #[derive(Debug)]
 pub(crate) struct View {
-    /// The rows.
+    /// What is asked for rows and latest states.
     pub(crate) history: Arc<dyn History>,
     /// The clusters whose nodes are read from outside.
     pub(crate) clusters: Vec<Arc<ClusterView>>,

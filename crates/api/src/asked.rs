@@ -52,7 +52,7 @@ parameters! {
     Offset: whole(KnownFormat::Int64, 0..=WHOLE_MAX, Some(0));
     /// Where an answer goes on: `next` of the one before.
     Cursor: text().pattern(Some(CURSOR));
-    /// An instant.
+    /// An instant, as RFC 3339 or as a time since 1970.
     Instant: instant();
     /// A table of rows.
     TableName: table(&Table::ALL);

@@ -33,7 +33,7 @@ impl TableColumn {
         Self::of(name, help, Arc::new(texts.collect::<DictionaryArray<Int32Type>>()))
     }
 
-    /// Counts.
+    /// A column of counts.
     pub(crate) fn counts(name: &str, help: &'static str, counts: impl Iterator<Item = usize>) -> Self {
         let counts = counts.map(|count| Some(i64::try_from(count).unwrap_or(i64::MAX)));
         Self::of(name, help, Arc::new(counts.collect::<Int64Array>()))

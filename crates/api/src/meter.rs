@@ -52,7 +52,7 @@ impl Meter {
         (all > 0).then(|| float(hits) / float(all))
     }
 
-    /// As families.
+    /// What `/metrics` shows of it.
     pub(crate) fn families(&self, stats: &GatewayStats) -> Vec<Family> {
         let memory = stats.memory_bytes.map(|bytes| {
             Family::gauge("process_resident_memory_bytes", "Resident memory of the process.", bytes)

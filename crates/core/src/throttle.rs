@@ -190,7 +190,7 @@ impl Throttling {
 pub struct ByLimit(pub [f64; 4]);
 
 impl ByLimit {
-    /// Both together.
+    /// The sums of both, limit by limit.
     #[must_use]
     pub fn and(self, other: Self) -> Self {
         let mut sum = self;

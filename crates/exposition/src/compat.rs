@@ -3,7 +3,7 @@
 /// The dcgm-exporter dialects to write as well.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Compat {
-    /// None.
+    /// No other names.
     Off,
     /// That of 4.9 on: base units, `hostname`.
     Dcgm,

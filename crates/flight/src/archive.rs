@@ -30,9 +30,9 @@ pub enum BundlePart {
         /// What is read.
         file: File,
     },
-    /// A text.
+    /// A text made for the archive.
     Text {
-        /// Its name.
+        /// Its path in the archive.
         name: String,
         /// What is in it.
         bytes: Vec<u8>,
@@ -44,7 +44,7 @@ pub enum BundlePart {
 pub struct BundledFile {
     /// Its path in the archive.
     pub path: String,
-    /// Its bytes.
+    /// How long it is.
     pub bytes: u64,
 }
 

@@ -37,7 +37,7 @@ pub enum FlightError {
     /// A text as JSON.
     #[error("{} is not what this version writes", path.display())]
     Json {
-        /// The file.
+        /// The file that cannot be taken.
         path: PathBuf,
         /// Why it cannot be read.
         #[source]
@@ -60,7 +60,7 @@ pub enum FlightError {
     /// The directory holds no ring.
     #[error("{}: no agent has a ring there; name the directory of its flight.dir", path.display())]
     NoRing {
-        /// The directory.
+        /// The directory that was named.
         path: PathBuf,
     },
     /// A file cannot have that name in an archive.
@@ -68,13 +68,13 @@ pub enum FlightError {
         "{name:?} is no name for a file of the archive: it takes printable ASCII without blanks, 100 bytes at most, each once"
     )]
     BundleName {
-        /// The name.
+        /// The name that was given.
         name: String,
     },
     /// A file is too long for an archive.
     #[error("{}: it is too long for the archive, which takes less than 8 GiB of a file; send it by itself", path.display())]
     BundleLength {
-        /// The file.
+        /// The file that cannot be taken.
         path: PathBuf,
     },
     /// The system gives no thread.

@@ -36,7 +36,7 @@ impl Facts {
         Self { at_ns, ..Self::default() }
     }
 
-    /// Adds rows.
+    /// Adds what the rows of a batch tell.
     pub(crate) fn add(&mut self, batch: &Batch) {
         for &at_ns in batch.timestamps() {
             let span = self.span.get_or_insert(FlightSpan { from_ns: at_ns, to_ns: at_ns });

@@ -10,14 +10,14 @@ use crate::trigger::FlightTrigger;
 /// The schema of `incident.json` that this version writes.
 pub const INCIDENT_SCHEMA: u64 = 1;
 
-/// An incident.
+/// What `incident.json` says of an incident.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct FlightIncident {
     /// [`INCIDENT_SCHEMA`] of the version that wrote it.
     pub schema: u64,
     /// Name of its folder.
     pub id: String,
-    /// The host.
+    /// Name of the host.
     pub node: String,
     /// What the kernel calls this boot of the host; empty: it could not be read.
     pub boot_id: String,
@@ -58,16 +58,16 @@ pub struct FlightIncident {
 /// A span of time, nanoseconds UTC, ends included.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FlightSpan {
-    /// Its begin.
+    /// First instant.
     pub from_ns: i64,
-    /// Its end.
+    /// Last instant.
     pub to_ns: i64,
 }
 
 /// A GPU of an incident.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct FlightGpu {
-    /// Its key.
+    /// Key of the GPU.
     pub gpu: String,
     /// Its number on the node.
     pub index: Option<i32>,

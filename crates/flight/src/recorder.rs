@@ -133,7 +133,7 @@ impl FlightRecorder {
         }
     }
 
-    /// Its directory.
+    /// Where its ring and its incidents are.
     pub fn directory(&self) -> &Path {
         &self.directory
     }

@@ -82,7 +82,7 @@ impl FlightSettings {
         Ok(Credentials { ca: self.gateway_ca.clone(), identity, token, ..Credentials::default() })
     }
 
-    /// The thresholds.
+    /// The rules that `triggers` names.
     pub fn rules(&self) -> Vec<FlightRule> {
         // Those that are none were refused when the settings were read.
         self.triggers.0.iter().filter_map(|text| text.parse().ok()).collect()

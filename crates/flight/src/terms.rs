@@ -12,7 +12,7 @@ use crate::trigger::FlightTrigger;
 /// How a flight recorder works.
 #[derive(Debug, Clone)]
 pub struct FlightTerms {
-    /// The host.
+    /// Name of the host.
     pub node: String,
     /// How far an incident goes back, nanoseconds.
     pub before_ns: i64,

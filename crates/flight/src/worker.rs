@@ -66,7 +66,7 @@ pub(crate) enum Input {
 }
 
 impl Input {
-    /// Its rows.
+    /// How many rows it brings.
     pub(crate) fn rows(&self) -> usize {
         match self {
             Self::Sampled(batch) | Self::Faster(batch) => batch.rows(),

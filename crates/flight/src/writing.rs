@@ -54,7 +54,7 @@ pub(crate) struct Order {
 pub struct DumpTerms {
     /// Directory of the flight recorder.
     pub directory: PathBuf,
-    /// The host.
+    /// Name of the host.
     pub node: String,
     /// Nanoseconds back from the newest row.
     pub back_ns: i64,

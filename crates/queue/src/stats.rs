@@ -21,7 +21,7 @@ pub struct QueueStats {
 /// One topic. All counts are messages (rows) unless the name says otherwise; totals count from the start.
 #[derive(Clone, Debug, PartialEq, Serialize, ToSchema)]
 pub struct TopicStats {
-    /// Held now.
+    /// Messages that the topic holds now.
     pub messages: u64,
     /// Consumers connected now, over all groups. A consumer with several connections counts once, if it says so.
     pub subscribers: u64,
@@ -69,7 +69,7 @@ pub struct GroupStats {
     /// Total delivered again.
     #[serde(rename = "redelivered")]
     pub redeliveries: u64,
-    /// Total acknowledged.
+    /// Total acknowledged by the group.
     pub acked: u64,
     /// How long ago the oldest message that is not acknowledged was published, in whole seconds; none if all are.
     #[serde(rename = "oldest_unacked_seconds", skip_serializing_if = "Option::is_none")]

@@ -76,7 +76,7 @@ pub struct GateOutcome {
 /// A run, as the comparison names it.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct RunOutline {
-    /// Its recording.
+    /// Directory of its recording.
     pub recording: String,
     /// Steps after the warm-up; 0: neither marks nor signals show any.
     pub steps: usize,
@@ -95,7 +95,7 @@ pub struct RunComparison {
     pub differs: Vec<RunDifference>,
     /// Each metric that all runs have.
     pub metrics: BTreeMap<RunMetric, MetricChange>,
-    /// The gates.
+    /// Each gate that was asked for, and how it ended.
     pub gates: Vec<GateOutcome>,
     /// The worst of the gates.
     pub verdict: ChangeVerdict,

@@ -147,7 +147,7 @@ impl RecordedMarks {
         Ok(Self(MarksSource::Journal(path.to_owned(), Box::new(records))))
     }
 
-    /// Of `marks.parquet`.
+    /// The marks of a finished recording, from `marks.parquet`.
     pub(crate) fn of_file(path: &Path) -> Result<Self, RecordError> {
         let batches = Box::new(part::open(path)?);
         Ok(Self(MarksSource::File { path: path.to_owned(), batches, ready: Vec::new().into_iter() }))

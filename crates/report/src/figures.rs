@@ -111,7 +111,7 @@ pub struct PhaseFigures {
 /// A recording of a run.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct RunRecording {
-    /// Its directory.
+    /// Directory of the recording.
     pub directory: String,
     /// What it says of itself.
     pub facts: BTreeMap<String, String>,

@@ -49,7 +49,7 @@ impl fmt::Display for TableLine<'_> {
     }
 }
 
-/// As Markdown.
+/// A table of Markdown, with numbers to the right.
 impl fmt::Display for RunTable {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let is_number = |column: usize| column >= self.numbers_from;

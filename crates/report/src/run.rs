@@ -42,7 +42,7 @@ pub struct RunReport {
     pub energy_j: Option<f64>,
     /// The GPUs, by index and name.
     pub gpus: Vec<RunGpu>,
-    /// The machines.
+    /// The machines that were recorded.
     pub hosts: Vec<HostSummary>,
     /// The steps; none: neither marks nor signals show them.
     pub steps: Option<StepFigures>,

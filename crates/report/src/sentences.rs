@@ -47,7 +47,7 @@ pub(crate) fn title(gpus: &[RunGpu], hosts: &[HostSummary]) -> String {
     }
 }
 
-/// The sentences.
+/// What is to be said of a run before its tables.
 pub(crate) fn sentences(gpus: &[RunGpu], duration_s: f64, steps: Option<&StepFigures>) -> Vec<String> {
     if gpus.is_empty() {
         return vec![format!("The host alone was recorded, for {}.", span(duration_s))];

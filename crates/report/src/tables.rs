@@ -158,7 +158,7 @@ pub(crate) fn of_limits(gpus: &[RunGpu]) -> Option<RunTable> {
     (!rows.is_empty()).then(|| RunTable { heads: heads.map(str::to_owned).to_vec(), rows, numbers_from: 1 })
 }
 
-/// The machines.
+/// The table of the machines.
 pub(crate) fn of_hosts(hosts: &[HostSummary]) -> RunTable {
     let heads = [
         "Machine",

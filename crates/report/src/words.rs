@@ -50,7 +50,7 @@ pub(crate) fn percent(share: f64) -> String {
     if percent > 0.0 && percent < 1.0 { format!("{percent:.1} %") } else { format!("{percent:.0} %") }
 }
 
-/// Mebibytes.
+/// Mebibytes for people, as GiB where there are many.
 pub(crate) fn memory(mib: f64) -> String {
     if mib >= MIB_OF_GIB { format!("{} GiB", number(mib / MIB_OF_GIB)) } else { format!("{mib:.0} MiB") }
 }

@@ -255,7 +255,7 @@ export interface components {
             /** @description The payload of the whole frame. */
             payload_base64: string;
         } | {
-            /** @description Its length. */
+            /** @description How long the payload is. */
             payload_bytes: number;
         };
         /** @description A frame that a group gave up on. */
@@ -363,7 +363,7 @@ export interface components {
             redelivered: number;
             /**
              * Format: int64
-             * @description Total acknowledged.
+             * @description Total acknowledged by the group.
              */
             acked: number;
             /**
@@ -401,7 +401,7 @@ export interface components {
         /** @description One message a line. */
         Lines: string;
         /**
-         * @description A row.
+         * @description A row of `gpu_events` as JSON.
          * @example {
          *       "fields": {
          *         "gpu_id": "gpu_0",
@@ -512,7 +512,7 @@ export interface components {
         TopicStats: {
             /**
              * Format: int64
-             * @description Held now.
+             * @description Messages that the topic holds now.
              */
             messages: number;
             /**
@@ -898,7 +898,7 @@ export interface operations {
     dead_letters: {
         parameters: {
             query?: {
-                /** @description First id. */
+                /** @description Id of the first letter; letters before it are passed over. */
                 from?: number;
                 limit?: number;
                 /** @description Whether messages and payloads are wanted; without them a letter has `payload_bytes`. */

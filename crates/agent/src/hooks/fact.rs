@@ -170,7 +170,7 @@ fn run_id(text: &str) -> Option<String> {
     Some(format!("{RUN_HOLDER}{name}"))
 }
 
-/// `CODE:SIGNAL`.
+/// How the job ended, as Slurm writes it: `CODE:SIGNAL`.
 fn exit_code(message: &HookMessage) -> Option<String> {
     let is_pair = |text: &&str| {
         let number = |text: &str| text.parse::<u32>().is_ok();

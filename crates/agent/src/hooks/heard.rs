@@ -12,7 +12,7 @@ const SAID_EVERY_NS: i64 = MINUTE_NS;
 /// What became of a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Heard {
-    /// It counts.
+    /// It changed what is known of a job.
     Taken,
     /// Its sender may not tell.
     Stranger,

@@ -108,7 +108,7 @@ pub enum HookError {
     /// No agent can be reached.
     #[error("failed to reach the agent at {path}")]
     Socket {
-        /// Its socket.
+        /// The agent's socket.
         path: String,
         /// What the system says.
         #[source]

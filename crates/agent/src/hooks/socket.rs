@@ -38,13 +38,13 @@ pub enum SocketError {
     /// Another agent is there.
     #[error("{}: another process listens there; name another path, or off", path.display())]
     Taken {
-        /// The socket.
+        /// Where the socket was to be.
         path: PathBuf,
     },
     /// The system refuses.
     #[error("{}: failed to listen there; name a path whose folder this user may write, or off", path.display())]
     Listen {
-        /// The socket.
+        /// Where the socket was to be.
         path: PathBuf,
         /// What the system says.
         #[source]

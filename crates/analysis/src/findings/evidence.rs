@@ -22,7 +22,7 @@ pub struct Evidence {
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct ComparedValue {
-    /// The value.
+    /// In the unit of the value beside it.
     pub value: f64,
     /// Where it comes from.
     pub origin: &'static str,

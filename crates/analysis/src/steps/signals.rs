@@ -26,9 +26,9 @@ const METRICS: [MetricId; 6] = [
 const SQUARES: usize = METRICS.len();
 /// Track of the time in which a power is known, of each GPU.
 const SEEN: usize = SQUARES + POWERS;
-/// Nanoseconds.
+/// Nanoseconds of a second.
 const SECOND: f64 = 1e9;
-/// Narrowest bin.
+/// The narrowest bin that a signal is kept in.
 const WIDTH_MIN_NS: i64 = 10_000_000;
 /// Most bins; then they become twice as wide.
 const BINS_MAX: usize = 131_072;

@@ -69,7 +69,7 @@ pub(crate) struct EvidenceEntry {
     quantity: &'static str,
     /// Its unit; empty for none.
     unit: &'static str,
-    /// The value.
+    /// What was seen, in that unit.
     value: f64,
     /// What it is compared with.
     compared_with: Option<ComparedValue>,
@@ -101,7 +101,7 @@ pub(crate) struct SilenceEntry<'a> {
     r#type: &'static str,
     /// Id of the finding; `cluster/name` of the host (its name if no cluster is known); `cluster/namespace/name` of the job.
     id: &'a str,
-    /// Since when.
+    /// When it was silenced.
     at: Moment,
     /// When it ends by itself; null: when the finding closes.
     until: Option<Moment>,
@@ -154,9 +154,9 @@ pub(crate) struct ReachEntry<'a> {
     gpu_count: usize,
     /// How many GPUs do the work that it disturbs.
     concerned_gpus: usize,
-    /// Cluster.
+    /// Cluster of the GPUs; null if they have several, or none is known.
     cluster: Option<&'a str>,
-    /// Host.
+    /// Host of the GPUs; null if they have several.
     hostname: Option<&'a str>,
     /// Namespace of the holder.
     namespace: Option<&'a str>,
@@ -250,7 +250,7 @@ pub(crate) struct JobSpread<'a> {
     clock_mhz: Option<Spread>,
     /// Power under load, W.
     power_w: Option<Spread>,
-    /// Utilisation, %.
+    /// Utilisation of its GPUs, %.
     utilization_pct: Option<Spread>,
     /// Its GPUs, the slowest first.
     gpus: Vec<JobMember<'a>>,

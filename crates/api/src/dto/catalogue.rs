@@ -7,17 +7,17 @@ use gpuvitals_core::catalogue::{self, METRICS};
 use serde_json::{Value, json};
 use utoipa::ToSchema;
 
-/// All metrics.
+/// Every metric that can be asked for.
 #[derive(ToSchema)]
 pub(crate) struct MetricList {
     /// In the order of the catalogue.
     pub(crate) metrics: Vec<CatalogueMetric>,
-    /// How many.
+    /// How many metrics there are.
     #[schema(example = 180)]
     pub(crate) total: usize,
 }
 
-/// A metric.
+/// A metric: its column, unit, range and names elsewhere.
 #[derive(ToSchema)]
 pub(crate) struct CatalogueMetric {
     /// Name of the column and in JSON; ends in the unit.
@@ -59,13 +59,13 @@ pub(crate) struct CatalogueMetric {
     prometheus: PrometheusSeries,
     /// Names in DCGM's dialects.
     dcgm: Vec<DcgmSeries>,
-    /// OpenTelemetry name.
+    /// Its name in OpenTelemetry's conventions; null if they have none.
     otel: Option<&'static str>,
     /// Names under which foreign data knows it with the same unit.
     aliases: &'static [&'static str],
     /// Of a mask: its bits that have a meaning; empty for everything else.
     bits: Vec<NamedBit>,
-    /// Its meaning.
+    /// What it measures, in a sentence.
     #[schema(example = "Power drawn now.")]
     help: &'static str,
 }
@@ -84,11 +84,11 @@ pub(crate) struct NamedBit {
 #[derive(ToSchema)]
 #[schema(example = json!({"name": "gpu_power_watts", "labels": {}, "unit": "watts", "factor": 1.0}))]
 pub(crate) struct PrometheusSeries {
-    /// Family.
+    /// Name of the family.
     name: &'static str,
-    /// Constant labels.
+    /// Labels that all its samples have.
     labels: BTreeMap<&'static str, &'static str>,
-    /// Base unit.
+    /// Unit of the series, Prometheus's base unit.
     unit: &'static str,
     /// Prometheus value = column value × factor.
     factor: f64,
@@ -98,7 +98,7 @@ pub(crate) struct PrometheusSeries {
 #[derive(ToSchema)]
 #[schema(example = json!({"name": "DCGM_FI_DEV_POWER_USAGE", "dialect": "legacy", "factor": 1.0}))]
 pub(crate) struct DcgmSeries {
-    /// Whole name.
+    /// Name of the series.
     name: &'static str,
     /// `legacy` (up to 4.8) or `modern` (4.9 on, base units).
     dialect: &'static str,

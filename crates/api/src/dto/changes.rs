@@ -12,9 +12,9 @@ pub(crate) struct ChangeList {
     pub(crate) changes: Vec<Change>,
     /// How many there are in all.
     pub(crate) total: usize,
-    /// First instant.
+    /// First instant of the range that is answered.
     pub(crate) start: Moment,
-    /// Last instant.
+    /// Last instant of that range.
     pub(crate) end: Moment,
     /// Which part this is.
     pub(crate) pagination: Pagination,
@@ -35,7 +35,6 @@ pub(crate) enum ChangeKind {
 }
 
 impl ChangeKind {
-    /// Every kind.
     pub(crate) const ALL: [Self; 4] =
         [Self::JobStarted, Self::JobEnded, Self::DriverChanged, Self::VbiosChanged];
 

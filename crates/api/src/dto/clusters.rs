@@ -12,15 +12,15 @@ use super::Moment;
 /// A GPU node of a cluster, and its GPUs by its last good reading.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct ClusterNode<'a> {
-    /// Its name.
+    /// Name of the node in its cluster.
     #[schema(example = "node-07")]
     node_name: &'a str,
-    /// Its cluster.
+    /// The cluster that it belongs to, by its name in the configuration.
     #[schema(example = "east")]
     cluster_id: &'a str,
     /// Vendor of its GPUs: `nvidia` or `amd`.
     vendor: &'a str,
-    /// Its state.
+    /// How the last reading of the node ended.
     state: NodeState,
     /// Since when it is in this state.
     since: Moment,
@@ -72,10 +72,10 @@ impl<'a> ClusterNode<'a> {
 /// A cluster of the configuration.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct ClusterInfo<'a> {
-    /// Its name.
+    /// Name of the cluster in the configuration.
     #[schema(example = "east")]
     cluster_id: &'a str,
-    /// Its state.
+    /// Whether the cluster can be read.
     state: ClusterState,
     /// Since when it is in this state.
     since: Moment,
@@ -154,9 +154,9 @@ impl NodeCounts {
 /// A node that was not read at the last attempt.
 #[derive(Debug, Serialize, ToSchema)]
 struct MissingNode<'a> {
-    /// Its name.
+    /// Name of the node in its cluster.
     node_name: &'a str,
-    /// Its state.
+    /// How the last reading of the node ended.
     state: NodeState,
     /// Since when it is in this state.
     since: Moment,

@@ -10,9 +10,9 @@ use super::{Moment, Pagination};
 pub(crate) struct TrendList {
     /// GPUs and metrics: those that reach their limit first, and then the others, the steepest first.
     pub(crate) trends: Vec<TrendEntry>,
-    /// First instant.
+    /// First instant of the range that is answered.
     pub(crate) start: Moment,
-    /// Last instant.
+    /// Last instant of that range.
     pub(crate) end: Moment,
     /// How many trends are steady enough.
     pub(crate) total: usize,
@@ -27,9 +27,9 @@ pub(crate) struct TrendEntry {
     pub(crate) gpu: String,
     /// Its name for people.
     pub(crate) name: String,
-    /// The metric.
+    /// Name of the metric.
     pub(crate) metric: &'static str,
-    /// Its unit.
+    /// Unit of the metric; empty for none.
     pub(crate) unit: &'static str,
     /// Value at the end, on the line through its values.
     pub(crate) level: f64,
@@ -56,7 +56,7 @@ pub(crate) struct AnomalyList {
     pub(crate) too_young: usize,
     /// First instant of the hour.
     pub(crate) start: Moment,
-    /// Its end.
+    /// Last instant of the hour.
     pub(crate) end: Moment,
     /// How many values are as unusual as asked for.
     pub(crate) total: usize,
@@ -71,9 +71,9 @@ pub(crate) struct AnomalyEntry {
     pub(crate) gpu: String,
     /// Its name for people.
     pub(crate) name: String,
-    /// The metric.
+    /// Name of the metric.
     pub(crate) metric: &'static str,
-    /// Its unit.
+    /// Unit of the metric; empty for none.
     pub(crate) unit: &'static str,
     /// Its mean in the hour; of a counter the newest value.
     pub(crate) value: f64,
@@ -91,7 +91,7 @@ pub(crate) struct AnomalyEntry {
 /// What is usual.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct UsualValues {
-    /// The median.
+    /// Median of the values.
     pub(crate) median: f64,
     /// The median distance to it, scaled to a standard deviation.
     pub(crate) deviation: f64,

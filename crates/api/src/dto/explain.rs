@@ -18,7 +18,7 @@ pub(crate) struct Explanation<'a> {
     pub(crate) name: String,
     /// First instant of the range, on a whole minute.
     pub(crate) start: Moment,
-    /// Last instant.
+    /// Last instant of that range.
     pub(crate) end: Moment,
     /// The answer in a sentence.
     pub(crate) verdict: String,
@@ -39,7 +39,7 @@ pub(crate) struct CauseEntry<'a> {
     id: &'static str,
     /// How much of the lost speed it can explain, 0 to 1: a share of the time, or a difference to the peers.
     weight: f64,
-    /// In words.
+    /// The cause in a sentence, with the values that show it.
     sentence: &'a str,
     /// The values that show it.
     evidence: Vec<EvidenceEntry>,
@@ -82,7 +82,7 @@ pub(crate) struct RangeFigures {
 /// An event in the health of a GPU.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct EventEntry<'a> {
-    /// When.
+    /// When it happened.
     timestamp: Moment,
     /// `xid`, `ecc`, `ras`, `throttle`, `lost` or `back`.
     kind: &'a str,

@@ -30,7 +30,6 @@ pub(crate) enum State {
 }
 
 impl State {
-    /// Every state.
     pub(crate) const ALL: [Self; 5] = [Self::Active, Self::Idle, Self::Stale, Self::Unhealthy, Self::Unknown];
 
     /// Its place in an order that begins with what needs somebody.
@@ -81,7 +80,7 @@ pub(crate) struct Gpu<'a> {
     pub(crate) id: &'a str,
     /// A name for people.
     pub(crate) name: String,
-    /// Product name.
+    /// Product name, as the driver gives it.
     pub(crate) model: Option<&'a str>,
     /// `nvidia` or `amd`.
     pub(crate) vendor: Option<&'a str>,
@@ -93,7 +92,7 @@ pub(crate) struct Gpu<'a> {
     pub(crate) memory_mb: Option<i64>,
     /// Version of its driver.
     pub(crate) driver_version: Option<&'a str>,
-    /// Its state.
+    /// What it does now, or why that is not known.
     pub(crate) state: State,
     /// The conditions that make it unhealthy, the worst first; for a stale GPU the time since when, and its
     /// last state with the reason.
@@ -134,7 +133,7 @@ pub(crate) struct GpuList<'a> {
 /// Everything known about one GPU.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct GpuDetail<'a> {
-    /// The GPU.
+    /// Who it is, where it is and how it does.
     pub(crate) gpu: Gpu<'a>,
     /// The newest value of each column, with its own time.
     #[schema(value_type = BTreeMap<String, LatestMetric<'static>>)]
@@ -194,7 +193,7 @@ pub(crate) struct Labels<'a> {
     job: Option<&'a str>,
     /// UUID of the device.
     uuid: Option<&'a str>,
-    /// PCI address.
+    /// PCI address of the device on its host.
     pci: Option<&'a str>,
     /// MIG instance or compute partition.
     partition: Option<&'a str>,
@@ -233,14 +232,14 @@ impl<'a> Labels<'a> {
                    "unknown": 0, "active": 6, "idle": 2}
 }))]
 pub(crate) struct Host<'a> {
-    /// Its name.
+    /// Name of the host.
     pub(crate) hostname: &'a str,
     /// How many GPUs were ever seen in it.
     pub(crate) gpu_count: usize,
     /// Their product names.
     #[schema(value_type = Vec<String>)]
     pub(crate) models: BTreeSet<&'a str>,
-    /// Their vendors.
+    /// Vendors of its GPUs.
     #[schema(value_type = Vec<String>)]
     pub(crate) vendors: BTreeSet<&'a str>,
     /// How many are in which state.
@@ -295,7 +294,7 @@ pub(crate) struct JudgementCounts {
 }
 
 impl JudgementCounts {
-    /// Counts them.
+    /// How many there are of each.
     pub(crate) fn of(judgements: impl Iterator<Item = GpuJudgement>) -> Self {
         let mut counts = Self::default();
         judgements.for_each(|one| counts.add(one));

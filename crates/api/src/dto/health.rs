@@ -27,7 +27,7 @@ pub(crate) struct Component {
     pub(crate) status: Status,
     /// Why it is not healthy; empty when it is.
     pub(crate) reason: String,
-    /// Since when.
+    /// When it came into this state.
     pub(crate) since: Moment,
 }
 
@@ -43,9 +43,8 @@ impl From<Health> for Component {
     "name": "10.0.0.7:8080", "status": "healthy", "reason": "", "since": "2026-11-20T15:58:12Z", "reached": true
 }))]
 pub(crate) struct NamedComponent {
-    /// Its name.
+    /// Name of the process: its address.
     pub(crate) name: String,
-    /// Its health.
     #[serde(flatten)]
     pub(crate) health: Component,
     /// Whether it answers. One that does not is degraded: nobody here knows whether it works.
@@ -85,13 +84,13 @@ pub(crate) struct HealthReport {
     pub(crate) version: &'static str,
     /// The collectors together, which move rows from the queue to the store.
     pub(crate) collector: Component,
-    /// Each collector.
+    /// The same for each collector.
     pub(crate) collectors: Vec<NamedComponent>,
     /// The message queues together.
     pub(crate) queue: Component,
-    /// Each queue.
+    /// The same for each message queue.
     pub(crate) queues: Vec<NamedComponent>,
-    /// The store.
+    /// Where the rows are kept.
     pub(crate) store: Component,
     /// The clusters whose nodes are read from outside, together; null if none is configured.
     pub(crate) clusters: Option<Component>,

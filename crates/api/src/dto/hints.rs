@@ -42,9 +42,9 @@ pub(crate) struct HintTotals {
 /// A node and its GPUs.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct NodeRoom<'a> {
-    /// Cluster.
+    /// Cluster of the node; null if none is known.
     cluster: Option<&'a str>,
-    /// Its name.
+    /// Name of the node.
     hostname: &'a str,
     /// Model of its GPUs, if it has only one.
     model: Option<&'a str>,
@@ -80,7 +80,6 @@ impl HintTotals {
 }
 
 impl<'a> NodeRoom<'a> {
-    /// A node.
     pub(crate) fn of(hint: &'a NodeHint) -> Self {
         Self {
             cluster: hint.cluster.as_deref(),

@@ -31,9 +31,9 @@ pub(crate) struct JobList {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(required = false, nullable = false)]
     pub(crate) check: Option<JobCheck>,
-    /// First instant.
+    /// First instant of the range that is answered.
     pub(crate) start: Moment,
-    /// Last instant.
+    /// Last instant of that range.
     pub(crate) end: Moment,
     /// How many there are in all.
     pub(crate) total: usize,
@@ -44,7 +44,7 @@ pub(crate) struct JobList {
 /// What one job or pod used in a range of time, in all and of each GPU.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct JobDetail {
-    /// In all.
+    /// What it used on all its GPUs.
     pub(crate) job: JobUse,
     /// Of each GPU, by host.
     pub(crate) gpus: Vec<JobGpu>,
@@ -54,9 +54,9 @@ pub(crate) struct JobDetail {
     pub(crate) advice: Option<JobAdvice>,
     /// Whether the range begins or ends within an hour: then of that hour a part is taken that is as long.
     pub(crate) interpolated: bool,
-    /// First instant.
+    /// First instant of the range that is answered.
     pub(crate) start: Moment,
-    /// Last instant.
+    /// Last instant of that range.
     pub(crate) end: Moment,
 }
 
@@ -130,7 +130,7 @@ pub(crate) struct AboutJob {
 /// What a job that is over could have done without.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct JobAdvice {
-    /// In words.
+    /// The advice in a sentence.
     #[schema(example = "2 of 8 GPUs never passed 1 %; with 6 this job would have saved 31.2 GPU hours")]
     pub(crate) text: String,
     /// How many GPUs it had.

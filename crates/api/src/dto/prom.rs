@@ -6,10 +6,10 @@ use utoipa::ToSchema;
 /// An answer as Prometheus gives it.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct PromBody<T> {
-    /// `success`.
+    /// Always `success`.
     #[schema(example = "success")]
     pub(crate) status: &'static str,
-    /// The answer.
+    /// What was asked for.
     pub(crate) data: T,
     /// What the answer lacks, in words; missing if that is nothing.
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -27,7 +27,7 @@ impl<T> PromBody<T> {
 /// A request without an answer, as Prometheus says it.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct PromErrorBody {
-    /// `error`.
+    /// Always `error`.
     #[schema(example = "error")]
     pub(crate) status: &'static str,
     /// The kind of error: `bad_data`, `execution`, `unavailable`, `not_found` or `internal`.

@@ -36,7 +36,7 @@ pub(crate) struct QueryAnswer<'a> {
 /// One line of a chart.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct Series<'a> {
-    /// Column name.
+    /// The column whose values these are.
     pub(crate) metric: &'static str,
     /// Unit of the values; empty for plain numbers and counts.
     #[schema(value_type = String)]

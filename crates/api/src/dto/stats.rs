@@ -12,12 +12,12 @@ pub(crate) struct Stats {
     /// The queue's own statistics.
     #[serde(flatten)]
     pub(crate) queue: QueueStats,
-    /// The gateway's.
+    /// The gateway's own statistics.
     pub(crate) gateway: GatewayStats,
     /// Each collector's own statistics by its name; `null` for one that is not reached.
     #[schema(value_type = BTreeMap<String, Option<BTreeMap<String, Value>>>)]
     pub(crate) collectors: BTreeMap<String, Value>,
-    /// The store's.
+    /// The store's own statistics.
     #[schema(value_type = BTreeMap<String, Value>)]
     pub(crate) store: Value,
     /// The source of the rows, and its progress.
@@ -61,7 +61,7 @@ pub(crate) struct GatewayStats {
     pub(crate) cache_misses: u64,
     /// Bytes of answers in the cache.
     pub(crate) cache_bytes: u64,
-    /// Requests answered.
+    /// Requests answered since the gateway started.
     pub(crate) requests: u64,
     /// Seconds since the gateway started.
     pub(crate) uptime_seconds: f64,

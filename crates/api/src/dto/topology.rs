@@ -8,7 +8,7 @@ use super::Moment;
 /// Where the GPUs of a host are plugged in, and what their links lead to.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct Topology<'a> {
-    /// The host.
+    /// Name of the host.
     pub(crate) hostname: &'a str,
     /// When it was so: the newest row of its GPUs.
     pub(crate) as_of: Moment,
@@ -26,7 +26,7 @@ pub(crate) struct Topology<'a> {
 /// Where a GPU is plugged in.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct GpuPlace<'a> {
-    /// Its key.
+    /// Identity of the GPU, as everywhere.
     pub(crate) id: &'a str,
     /// Its name for people.
     pub(crate) name: String,

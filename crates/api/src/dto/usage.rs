@@ -12,9 +12,9 @@ pub(crate) struct EnergyList {
     pub(crate) groups: Vec<EnergyGroup>,
     /// All groups together.
     pub(crate) whole: EnergyGroup,
-    /// First instant.
+    /// First instant of the range that is answered.
     pub(crate) start: Moment,
-    /// Last instant.
+    /// Last instant of that range.
     pub(crate) end: Moment,
     /// How many groups there are in all.
     pub(crate) total: usize,
@@ -51,9 +51,9 @@ pub(crate) struct IdleList {
     pub(crate) groups: Vec<IdleGroup>,
     /// All groups together.
     pub(crate) whole: IdleGroup,
-    /// First instant.
+    /// First instant of the range that is answered.
     pub(crate) start: Moment,
-    /// Last instant.
+    /// Last instant of that range.
     pub(crate) end: Moment,
     /// How many groups there are in all.
     pub(crate) total: usize,
@@ -86,9 +86,9 @@ pub(crate) struct FleetUse {
     pub(crate) times: Vec<i64>,
     /// Width of a step in milliseconds.
     pub(crate) step_ms: i64,
-    /// First instant.
+    /// First instant of the range that is answered.
     pub(crate) start: Moment,
-    /// Last instant.
+    /// Last instant of that range.
     pub(crate) end: Moment,
     /// All GPUs together.
     pub(crate) whole: FleetUseLine,

@@ -28,7 +28,7 @@ use crate::watch::Judgement;
 /// Most incidents that a finding names.
 const INCIDENTS_MAX: usize = 8;
 
-/// Which findings.
+/// What may be asked of `GET /api/v1/analysis/findings`.
 #[derive(Debug, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
@@ -205,7 +205,7 @@ pub(crate) async fn judged(view: &View) -> Result<Arc<Judgement>, ApiError> {
     Ok(view.watch.judged(view.history.as_ref(), view.rules.fresh, 2 * view.limits.judge_every).await?)
 }
 
-/// Which jobs.
+/// What may be asked of `GET /api/v1/analysis/stragglers`.
 #[derive(Debug, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]

@@ -23,7 +23,7 @@ use crate::dto::{Change, ChangeKind, ChangeList, Moment};
 use crate::error::{ApiError, ErrorBody};
 use crate::parameter::{self, Asked};
 
-/// Which changes.
+/// What may be asked of `GET /api/v1/analysis/changes`.
 #[derive(Debug, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]

@@ -20,7 +20,7 @@ use crate::dto::{ClusterInfo, ClusterNode};
 use crate::error::{ApiError, ErrorBody};
 use crate::parameter::{Asked, Named, given};
 
-/// Which cluster.
+/// What may be asked of each list of a cluster.
 #[derive(Debug, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
@@ -30,7 +30,7 @@ pub(crate) struct ClusterParams {
     cluster_id: Option<String>,
 }
 
-/// Which processes.
+/// What may be asked of `GET /api/v1/gpu/processes`.
 #[derive(Debug, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]

@@ -46,7 +46,7 @@ parameters! {
     DayCount: asked::count(DAYS_MIN..=DAYS_MAX, Some(DAYS));
 }
 
-/// Which trends.
+/// What may be asked of `GET /api/v1/analysis/trends`.
 #[derive(Debug, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
@@ -77,7 +77,7 @@ pub(crate) struct TrendParams {
     offset: Option<Offset>,
 }
 
-/// Which anomalies.
+/// What may be asked of `GET /api/v1/analysis/anomalies`.
 #[derive(Debug, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]

@@ -33,7 +33,7 @@ const NEIGHBOURS_MAX: usize = 63;
 /// Most events that are read.
 const EVENTS_MAX: usize = 1_000;
 
-/// Which time.
+/// What may be asked of `GET /api/v1/gpus/{id}/explain`.
 #[derive(Debug, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]

@@ -45,7 +45,7 @@ parameters! {
     LineCount: asked::count(1..=TOP_MAX, Some(TOP));
 }
 
-/// Which use.
+/// What may be asked of `GET /api/v1/analysis/usage`.
 #[derive(Debug, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]

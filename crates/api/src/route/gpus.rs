@@ -37,7 +37,7 @@ use search::Search;
 
 pub(crate) use judged::JudgedGpu;
 
-/// Which GPUs.
+/// What may be asked of `GET /api/v1/gpus`.
 #[derive(Debug, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
@@ -126,7 +126,7 @@ pub(crate) struct HostGpusParams {
     format: Option<FormatName>,
 }
 
-/// Of when.
+/// What may be asked of `GET /api/v1/gpus/{id}`.
 #[derive(Debug, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
@@ -136,7 +136,7 @@ pub(crate) struct GpuParams {
     at: Option<Instant>,
 }
 
-/// No parameters.
+/// The query of a path that takes none.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct NoParams {}
@@ -164,7 +164,7 @@ pub(crate) struct GpusAsk {
 #[derive(Debug)]
 pub(crate) struct GpuAsk(String);
 
-/// The GPUs.
+/// The GPUs of the fleet, with what each does and how it does.
 #[utoipa::path(
     get, path = "/api/v1/gpus", tag = "GPUs", operation_id = "list_gpus", params(GpusParams),
     responses(

@@ -23,7 +23,7 @@ parameters! {
     FewestFree: asked::count(0..=PAGE_MAX, Some(0));
 }
 
-/// Which nodes.
+/// What may be asked of `GET /api/v1/schedule/hints`.
 #[derive(Debug, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]

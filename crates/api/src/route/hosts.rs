@@ -39,7 +39,7 @@ const ORDERS: [(&str, Order); 4] = [
     ("last_seen", |a, b| a.host.last_seen.0.cmp(&b.host.last_seen.0)),
 ];
 
-/// Which hosts.
+/// What may be asked of `GET /api/v1/hosts`.
 #[derive(Debug, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]

@@ -58,7 +58,7 @@ const ORDERS: [(&str, Measure); 3] = [
     ("energy_kwh", |sums| sums.joules),
 ];
 
-/// Whose use.
+/// What may be asked of `GET /api/v1/jobs`.
 #[derive(Debug, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]

@@ -38,7 +38,7 @@ pub(crate) const FORMS: [&str; 6] = [
     "/api/v1/prom/api/v1/query_exemplars",
 ];
 
-/// The paths.
+/// The paths of Prometheus's API that Grafana asks.
 pub(crate) fn paths() -> Router<Api> {
     let api = Router::new()
         .route("/query", get(at_once).post(at_once))

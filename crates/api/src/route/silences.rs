@@ -29,7 +29,7 @@ const PATH: &str = "/api/v1/analysis/silences";
 /// Longest note, in characters.
 const NOTE_MAX: usize = 500;
 
-/// The paths.
+/// One path, three methods.
 pub(crate) fn paths() -> Router<Api> {
     let refused = async |method: Method| page::refuse_method(&method, PATH, "DELETE, GET, HEAD, POST");
     Router::new().route(PATH, get(list).post(silence).delete(release).fallback(refused))

@@ -40,7 +40,7 @@ const HEARTBEAT: &str = ": still here\n";
 /// The id of the last event that a client got before it came back.
 const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
 
-/// Which rows.
+/// What may be asked of `GET /api/v1/stream`.
 #[derive(Debug, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]

@@ -25,7 +25,7 @@ const LINKS: MetricId = MetricId::of("interconnect_links");
 /// Most rows of details that are read: of a host with 16 GPUs of 18 links each, eleven minutes.
 const ROWS_MAX: usize = 50_000;
 
-/// When.
+/// What may be asked of `GET /api/v1/hosts/{hostname}/topology`.
 #[derive(Debug, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]

@@ -25,7 +25,7 @@ use crate::parameter::{self, Asked, given};
 /// How long an answer about the use up to now serves, nanoseconds: it is dear, and changes slowly.
 pub(super) const USE_REUSED_NS: i64 = MINUTE_NS / 4;
 
-/// Which use.
+/// What may be asked of the energy and of the idle hours.
 #[derive(Debug, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]

@@ -27,17 +27,17 @@ const FAN_SPEED: MetricId = MetricId::of("fan_speed_pct");
 pub struct GpuRecord {
     /// Index on the node.
     pub index: Option<i32>,
-    /// `GPU-…`.
+    /// UUID, as the driver writes it: `GPU-…`.
     pub uuid: Option<String>,
-    /// Product name.
+    /// Product name, as the driver gives it.
     pub name: Option<String>,
-    /// Driver version.
+    /// Version of the node's driver.
     pub driver_version: Option<String>,
-    /// Temperature, °C.
+    /// Temperature of the chip, °C.
     #[serde(serialize_with = "whole::option")]
     #[cfg_attr(feature = "schema", schema(value_type = Option<i64>))]
     pub temperature_celsius: Option<f64>,
-    /// Utilisation, %.
+    /// Utilisation of the GPU, %.
     #[serde(serialize_with = "whole::option")]
     #[cfg_attr(feature = "schema", schema(value_type = Option<i64>))]
     pub utilization_gpu_percent: Option<f64>,
@@ -45,7 +45,7 @@ pub struct GpuRecord {
     #[serde(serialize_with = "whole::option")]
     #[cfg_attr(feature = "schema", schema(value_type = Option<i64>))]
     pub utilization_memory_percent: Option<f64>,
-    /// Memory, MiB.
+    /// Memory of the device, MiB.
     #[serde(serialize_with = "whole::option")]
     #[cfg_attr(feature = "schema", schema(value_type = Option<i64>))]
     pub memory_total_mb: Option<f64>,
@@ -109,9 +109,9 @@ pub struct ProcessRecord {
     pub fb_memory_mb: Option<f64>,
     /// Name of the program, never its arguments.
     pub command: Option<String>,
-    /// The node.
+    /// Name of the node that it runs on.
     pub node_name: String,
-    /// The cluster.
+    /// Name of the node's cluster.
     pub cluster_id: String,
 }
 

@@ -10,7 +10,7 @@ use super::{GpuRecord, NodeView, whole};
 pub struct ClusterSummary {
     /// The cluster; none: all of them.
     pub cluster_id: Option<String>,
-    /// GPU nodes.
+    /// How many GPU nodes there are.
     pub node_count: usize,
     /// GPUs that were read.
     pub gpu_count: usize,

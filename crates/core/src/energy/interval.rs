@@ -148,7 +148,7 @@ pub struct EnergyInterval {
 /// What one cause has in the error of an energy.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct EnergyErrorPart {
-    /// The cause.
+    /// What makes the energy uncertain.
     pub part: EnergyErrorCause,
     /// How far the energy may be off by it alone, joules.
     pub joules: f64,

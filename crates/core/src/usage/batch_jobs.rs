@@ -45,7 +45,7 @@ impl BatchJob {
         name.as_ref()
     }
 
-    /// Its user.
+    /// The user who submitted it.
     pub fn user(&self) -> Option<&Arc<str>> {
         let [_, user, ..] = &self.texts;
         user.as_ref()
@@ -111,7 +111,7 @@ struct JoinedJob {
     texts: [Option<(i64, Arc<str>)>; TEXTS.len()],
     uid: Option<(i64, i64)>,
     controller: Option<JobSpan>,
-    /// By host.
+    /// What each host tells of it.
     hosts: HashMap<Arc<str>, JobSpan, RandomState>,
 }
 

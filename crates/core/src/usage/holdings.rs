@@ -27,7 +27,7 @@ pub struct HoldingsQuery {
     pub gpus: Vec<Arc<str>>,
     /// First instant, nanoseconds UTC since 1970.
     pub start_ns: i64,
-    /// Last instant.
+    /// Last instant, included.
     pub end_ns: i64,
     /// What is put together.
     pub by: HoldingGroup,
@@ -59,7 +59,7 @@ impl HoldingsQuery {
 pub enum HoldingGroup {
     /// By holder, in each cluster.
     Holder,
-    /// By GPU.
+    /// By GPU, whoever holds it.
     Gpu,
     /// By the text of an identity column, such as namespace, node or model.
     Identity(IdentityColumn),
@@ -97,7 +97,7 @@ pub struct Holding {
     pub gpus: BTreeMap<Arc<str>, i64>,
     /// Names of their nodes.
     pub nodes: BTreeSet<Arc<str>>,
-    /// Their models.
+    /// Models of its GPUs.
     pub models: BTreeSet<Arc<str>>,
     /// Whether some of it is simulated.
     pub is_simulated: bool,
@@ -479,7 +479,7 @@ impl HoldingSums {
         self.interpolated_s > 0.0
     }
 
-    /// Adds more.
+    /// Adds what others used.
     pub fn add(&mut self, other: &Self) {
         let sum = |one: Option<f64>, other: Option<f64>| super::stay::sum(one, other, |a, b| a + b);
         let higher = |one: Option<f64>, other: Option<f64>| super::stay::sum(one, other, f64::max);

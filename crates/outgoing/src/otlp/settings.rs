@@ -49,7 +49,7 @@ pub(crate) enum Protocol {
     /// Protobuf by HTTP/1.1.
     #[value(name = "http/protobuf")]
     Http,
-    /// gRPC.
+    /// Protobuf by gRPC.
     #[value(name = "grpc")]
     Grpc,
 }

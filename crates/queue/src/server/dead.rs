@@ -47,7 +47,7 @@ const REPLAY_TIME: Duration = Duration::from_secs(20);
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub(crate) struct Page {
-    /// First id.
+    /// Id of the first letter; letters before it are passed over.
     #[param(value_type = Option<u64>, format = "uint64", default = 0)]
     from: Option<String>,
     #[param(schema_with = page)]
@@ -120,7 +120,7 @@ enum Content {
     },
     /// A payload that is longer, or was not asked for.
     Size {
-        /// Its length.
+        /// How long the payload is.
         payload_bytes: usize,
     },
 }

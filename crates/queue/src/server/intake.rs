@@ -126,7 +126,7 @@ pub struct Intake {
 /// Why nothing of a document is taken.
 #[derive(Debug, thiserror::Error)]
 pub enum DocumentError {
-    /// Not UTF-8.
+    /// The body is not UTF-8.
     #[error("the body is not UTF-8 from byte {0} on")]
     Text(usize),
     /// Not JSON, or not to its end.

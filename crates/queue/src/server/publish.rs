@@ -56,7 +56,7 @@ enum Messages {
     Several(Vec<Message>),
 }
 
-/// A row.
+/// A row of `gpu_events` as JSON.
 #[derive(Serialize, ToSchema)]
 #[schema(example = json!({
     "timestamp": "2026-01-01T00:00:00Z", "fields": {"gpu_id": "gpu_0", "temperature": 61, "power_draw": 402.25}

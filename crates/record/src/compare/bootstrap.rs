@@ -46,7 +46,7 @@ pub(super) struct Apart {
     pub(super) change: f64,
     /// Lower end of its interval of 95 %.
     pub(super) low: f64,
-    /// Upper end.
+    /// Upper end of that interval.
     pub(super) high: f64,
     /// Smallest rise that these runs tell from noise: with 99 %, or 99.5 % if they are far noisier than usual.
     pub(super) least: f64,
@@ -150,7 +150,7 @@ fn middle(values: &[f64]) -> Option<f64> {
 }
 
 fn mean<'a>(values: impl Iterator<Item = &'a f64>) -> f64 {
-    let (sum, count) = values.fold((0.0, 0), |(sum, count), value| (sum + value, count + 1));
+    let (sum, count) = values.fold((0.0, 0_usize), |(sum, count), value| (sum + value, count + 1));
     sum / float(count)
 }
 

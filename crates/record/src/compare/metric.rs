@@ -47,9 +47,9 @@ pub enum RunMetric {
 /// Which way a metric gets better.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Better {
-    /// Down.
+    /// It gets better by falling.
     Less,
-    /// Up.
+    /// It gets better by rising.
     More,
     /// Neither way: it explains others.
     Neither,
@@ -73,7 +73,7 @@ impl RunMetric {
         Self::CpuPct,
     ];
 
-    /// Its name.
+    /// Its name in JSON and in the rule of a gate.
     pub fn name(self) -> &'static str {
         match self {
             Self::StepS => "step_s",

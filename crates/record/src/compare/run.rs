@@ -33,7 +33,7 @@ const CPU: MetricId = MetricId::of("cpu_pct");
 /// A run that is to be compared.
 #[derive(Debug)]
 pub struct ComparedRun {
-    /// Its recording.
+    /// Directory of its recording.
     pub name: String,
     /// What was recorded.
     pub facts: RunFacts,

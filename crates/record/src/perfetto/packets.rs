@@ -46,13 +46,13 @@ pub(super) struct TrackFacts<'a> {
     pub(super) rank: u16,
 }
 
-/// Writes packets.
+/// Writes the packets of a trace, one after the other.
 pub(super) struct PacketWriter<'a> {
     out: &'a mut dyn Write,
     event: ProtoMessage,
     packet: ProtoMessage,
     head: ProtoMessage,
-    /// Events written.
+    /// How many events were written.
     pub(super) events: u64,
 }
 

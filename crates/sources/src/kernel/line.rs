@@ -26,7 +26,7 @@ pub enum KernelKind {
 }
 
 impl KernelKind {
-    /// Every kind.
+    /// Every kind, for those that count by kind.
     pub const ALL: [Self; 9] = [
         Self::Xid,
         Self::Lost,

@@ -13,7 +13,7 @@ use crate::probe::{Driver, Due, Probe, ProbeError, Reading};
 /// Which GPUs are wanted.
 #[derive(Debug, Clone)]
 pub(super) enum ChosenGpus {
-    /// These.
+    /// The ones that a variable names.
     Named(Vec<VisibleName>),
     /// Those of CUDA's list, as soon as a tool has said which there are.
     Listed { text: String, order: CudaOrder, known: VisibleGpus },

@@ -23,7 +23,7 @@ pub(super) enum CudaOrder {
 }
 
 impl CudaOrder {
-    /// Of `CUDA_DEVICE_ORDER`.
+    /// The order that `CUDA_DEVICE_ORDER` asks for.
     pub(super) fn of(text: Option<&str>) -> Self {
         if text == Some("PCI_BUS_ID") { Self::Pci } else { Self::Speed }
     }

@@ -11,7 +11,7 @@ use crate::dialect::nvml;
 pub(super) enum VisibleGpus {
     /// All: no variable names some.
     All,
-    /// These.
+    /// The ones that a variable names.
     Named(Vec<VisibleName>),
     /// A variable names some, and this is why nobody can say which.
     Unclear(&'static str),

@@ -22,7 +22,7 @@ pub(super) struct RocmGpu {
     pub(super) partition: Option<u32>,
 }
 
-/// The variables.
+/// The lists of GPUs in ROCm's variables.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct RocmLists<'a> {
     pub(super) rocr: Option<&'a str>,

@@ -26,7 +26,7 @@ const INSTANCE_NS: i64 = 30_000_000_000;
 /// listed, so its last one would hold on.
 const LISTED_NS: i64 = 45_000_000_000;
 
-/// A GPU.
+/// The use of one GPU, as it is being added up.
 #[derive(Debug)]
 pub(super) struct Account {
     pub(super) fold: UseFold,

@@ -48,7 +48,7 @@ pub(super) struct Slice {
     pub(super) card: Arc<str>,
     /// Slices of compute that it has.
     pub(super) slices: f64,
-    /// Of all.
+    /// Slices of compute that the whole GPU has.
     pub(super) of: f64,
 }
 
