@@ -81,7 +81,7 @@ pub(crate) enum ClusterError {
     #[error("the tool wrote more than {0} bytes")]
     TooLong(usize),
     /// The collector is stopping.
-    #[error("stopped")]
+    #[error("reading was stopped")]
     Stopped,
 }
 

@@ -65,7 +65,7 @@ pub(crate) fn run(query: &Query) -> Result<(), Failure> {
 fn range_path(what: &QueryWhat) -> Result<String, Failure> {
     let QueryWhat::Range { metrics, table, gpu, last, end, step, aggregate, tests, top, bottom, .. } = what
     else {
-        return Err(Failure::new(Exit::Bug, "not a range"));
+        return Err(Failure::new(Exit::Bug, "the command does not ask for a range"));
     };
     let end_ns = match end {
         Some(text) => time::parse(text).map_err(|e| Failure::new(Exit::Usage, format!("--end: {e}")))?,
@@ -89,7 +89,7 @@ fn range_path(what: &QueryWhat) -> Result<String, Failure> {
 
 fn rows_path(what: &QueryWhat) -> Result<String, Failure> {
     let QueryWhat::Rows { table, gpu, metrics, tests, last, after, limit } = what else {
-        return Err(Failure::new(Exit::Bug, "no rows"));
+        return Err(Failure::new(Exit::Bug, "the command does not ask for rows"));
     };
     let start = match last {
         Some(last) => format!("&start_time={}", before(clock::now_ns(), last)?),

@@ -122,7 +122,7 @@ pub(crate) fn run(
                 return Ok(());
             }
             let faults = files(found.faults.len());
-            Err(Failure::new(Exit::Data, format!("{faults} in {} not whole", dir.display())))
+            Err(Failure::new(Exit::Data, format!("{}: {faults} cannot be read whole", dir.display())))
         }
         StoreAction::Repair(output) => {
             let repaired = gpuvitals_store::repair(dir, draw).map_err(failed("repair"))?;

@@ -118,7 +118,7 @@ pub(super) fn run(
     if bad.is_empty() {
         return Ok(());
     }
-    Err(Failure::new(Exit::Data, format!("not imported, or not whole: {}", bad.join(", "))))
+    Err(Failure::new(Exit::Data, format!("these were not imported, or are not whole: {}", bad.join(", "))))
 }
 
 struct Importer<O> {

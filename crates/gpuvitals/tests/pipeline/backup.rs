@@ -94,7 +94,7 @@ fn the_root_of_the_file_system_and_a_named_pipe_are_refused_and_nobody_waits() {
         }
         let (code, said) = at_once(&["store", "import", path.to_str().unwrap()], &data);
         assert_eq!(code, Some(65), "{said}");
-        assert!(said.contains(&format!("not imported, or not whole: {name}")), "{said}");
+        assert!(said.contains(&format!("these were not imported, or are not whole: {name}")), "{said}");
     }
     std::fs::write(&rows, "timestamp,uuid,power_w\n2026-01-01T00:00:00Z,a,100\n").unwrap();
     let (code, said) = at_once(&["store", "import", rows.to_str().unwrap()], &pipe);
