@@ -1,6 +1,6 @@
 //! Clusters whose GPU nodes are read from outside: what is known of them at one moment.
 //!
-//! Who reads them makes these views; REST, gRPC and figures show them.
+//! Who reads them makes these views; REST and figures show them.
 
 mod records;
 mod selection;
