@@ -23,7 +23,8 @@ pub use batch_jobs::{BatchJob, BatchJobs, kept_labels};
 pub use fold::HolderUse;
 pub use holders::{GpuUse, HOLDER_COLUMNS, Holder, ToldApart, USES_MAX, Usage, UseQuery, join};
 pub use holdings::{
-    HOLDINGS_TRAIL_NS, Holding, HoldingGroup, HoldingSums, Holdings, HoldingsAnswer, HoldingsQuery,
+    HOLDING_GROUPS, HOLDINGS_TRAIL_NS, Holding, HoldingGroup, HoldingSums, Holdings, HoldingsAnswer,
+    HoldingsQuery,
 };
 pub use ledger::{Ledger, NOBODY, ProcessOwner, RUN_HOLDER, Sharing, UNOBSERVED, hour_of};
 pub use paced::StayFold;

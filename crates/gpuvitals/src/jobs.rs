@@ -11,6 +11,7 @@ use std::fmt::Write as _;
 
 use clap::{Args, Subcommand};
 use gpuvitals_core::quantity::counted;
+use gpuvitals_core::usage::HOLDING_GROUPS;
 use serde_json::Value;
 
 use crate::failure::Failure;
@@ -110,29 +111,13 @@ pub(crate) struct TopFlags {
     pub limit: usize,
 }
 
-/// What holders are put together by, beside labels.
-const GROUPS: [&str; 12] = [
-    "holder",
-    "gpu",
-    "node",
-    "namespace",
-    "job",
-    "pod",
-    "model",
-    "cluster",
-    "day",
-    "user",
-    "account",
-    "queue",
-];
-
 /// A group by its name; the server knows which labels there are.
 fn group(text: &str) -> Result<String, String> {
     let is_label = text.strip_prefix("label:").is_some_and(|key| !key.is_empty());
-    if is_label || GROUPS.contains(&text) {
+    if is_label || HOLDING_GROUPS.contains(&text) {
         Ok(text.to_owned())
     } else {
-        Err(format!("it is none of {} and label:KEY", GROUPS.join(", ")))
+        Err(format!("it is none of {} and label:KEY", HOLDING_GROUPS.join(", ")))
     }
 }
 

@@ -10,8 +10,8 @@ use axum::http::HeaderMap;
 use gpuvitals_core::history::{History, Part, holdings};
 use gpuvitals_core::integral::seconds;
 use gpuvitals_core::usage::{
-    GpuUse, HOLDINGS_TRAIL_NS, Holding, HoldingGroup, HoldingSums, HoldingsAnswer, HoldingsQuery, ToldApart,
-    UseQuery,
+    GpuUse, HOLDING_GROUPS, HOLDINGS_TRAIL_NS, Holding, HoldingGroup, HoldingSums, HoldingsAnswer,
+    HoldingsQuery, ToldApart, UseQuery,
 };
 use serde::Deserialize;
 use utoipa::IntoParams;
@@ -30,21 +30,6 @@ use told::{JobGroup, LABEL_GROUP, ToldJobs};
 
 /// Most rows of `gpu_usage` that are added up: 4,000 GPUs with ten holders an hour over a day.
 const ROWS_MAX: usize = 1_000_000;
-/// What holders are put together by, the usual one first: what their rows know, and what is told of jobs.
-const BY: [&str; 12] = [
-    "holder",
-    "gpu",
-    "node",
-    "namespace",
-    "job",
-    "pod",
-    "model",
-    "cluster",
-    "day",
-    "user",
-    "account",
-    "queue",
-];
 /// The order by what they are put together by.
 const BY_GROUP: &str = "group";
 
@@ -248,9 +233,10 @@ impl JobsAsk {
     fn parse(params: &JobsParams, config: &ApiConfig) -> Result<Self, ApiError> {
         let by = given(params.by.as_ref()).unwrap_or("holder");
         let is_shown = |key: &str| config.job_labels.iter().any(|shown| **shown == *key);
-        let is_known = BY.contains(&by) || by.strip_prefix(LABEL_GROUP).is_some_and(is_shown);
+        let is_known = HOLDING_GROUPS.contains(&by) || by.strip_prefix(LABEL_GROUP).is_some_and(is_shown);
         let group = JobGroup::by_name(by).filter(|_| is_known);
-        let allowed = || format!("{}; label:KEY with a key of the setting jobs.labels", BY.join(", "));
+        let allowed =
+            || format!("{}; label:KEY with a key of the setting jobs.labels", HOLDING_GROUPS.join(", "));
         Ok(Self {
             range: TimeRange::read(params.start.as_ref(), params.end.as_ref())?,
             gpus: parameter::list("gpus", params.gpus.as_ref())?,

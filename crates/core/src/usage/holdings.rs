@@ -54,6 +54,23 @@ impl HoldingsQuery {
     }
 }
 
+/// What holders are put together by, the usual one first: what their rows know, and what is told of jobs. A label of them is
+/// `label:KEY`.
+pub const HOLDING_GROUPS: [&str; 12] = [
+    "holder",
+    "gpu",
+    "node",
+    "namespace",
+    "job",
+    "pod",
+    "model",
+    "cluster",
+    "day",
+    "user",
+    "account",
+    "queue",
+];
+
 /// By what the use of holders is put together.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum HoldingGroup {

@@ -122,7 +122,10 @@ impl Export {
         terminal::leave();
         out.finish(path)?;
         if written == 0 {
-            return Err(Failure::new(Exit::Data, format!("the store has no row of {} in that time", self.table)));
+            return Err(Failure::new(
+                Exit::Data,
+                format!("the store has no row of {} in that time", self.table),
+            ));
         }
         let size = fresh.put().map_err(failed)?;
         Ok((written, size))

@@ -57,7 +57,10 @@ fn a_bad_path_does_not_stop_the_others_and_is_named() {
     let (code, said, report) = import(&paths.each_ref().map(AsRef::as_ref), &at("data"));
     assert_eq!(code, Some(65), "{said}");
     let names = [&paths[1], &paths[2], &paths[4]].map(|path| path.display().to_string()).join(", ");
-    assert!(said.contains(&format!("gpuvitals: these were not imported, or are not whole: {names}")), "{said}");
+    assert!(
+        said.contains(&format!("gpuvitals: these were not imported, or are not whole: {names}")),
+        "{said}"
+    );
     assert!(said.contains("rows.csv: line 3: column timestamp"), "{said}");
     let files = report["files"].as_array().unwrap();
     let counts = json!({ "no_value": 1, "time": 1 });

@@ -16,6 +16,7 @@ import { SimulatedBanner } from "../../parts/gpuLook";
 import { Pages, useListKeys, WaitingRows } from "../../parts/list";
 import { inOrder, knownSort, unreadSort } from "../../parts/order";
 import { pageOf, PAGE_SIZE } from "../../parts/pages";
+import { RangeNotes } from "../../parts/rangeNotes";
 import { Tile, TILES } from "../../parts/tiles";
 import { UnreadNotice } from "../../parts/UnreadNotice";
 import { HolderUse } from "./HolderUse";
@@ -70,16 +71,7 @@ export function JobsPage() {
         </p>
       </div>
       <CustomRange range={state.range} onRange={(next) => change({ range: next })} />
-      {anchor !== null && state.range.kind === "preset" && (
-        <p role="note" aria-label="Age of the data" className="mb-2 text-[13px] text-warn">
-          Nothing has reported since {formatInstant(anchor, now)}. Ranges end there, not now.
-        </p>
-      )}
-      {data !== undefined && data.partial !== null && (
-        <p role="note" aria-label="Incomplete" className="mb-2 text-[13px] text-warn">
-          Not everything could be read: {data.partial}
-        </p>
-      )}
+      <RangeNotes endsAt={state.range.kind === "preset" ? anchor : null} now={now} partial={data?.partial ?? null} />
       {state.by === "job" && <Stragglers />}
       {data === undefined ? (
         answer.isError ? (

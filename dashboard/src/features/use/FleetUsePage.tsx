@@ -11,6 +11,7 @@ import { SimulatedBanner } from "../../parts/gpuLook";
 import { ClearFilters, WaitingRows } from "../../parts/list";
 import { anchorOf, askedRange } from "../../parts/range";
 import { CustomRange, RangeChoices } from "../../parts/rangeChoices";
+import { RangeNotes } from "../../parts/rangeNotes";
 import { Tile, TILES } from "../../parts/tiles";
 import { useAddress } from "../../shared/address";
 import { formatNumber, formatValue, shareOf } from "../../shared/format";
@@ -66,16 +67,7 @@ export function FleetUsePage() {
         </p>
       </div>
       <CustomRange range={state.range} onRange={(range) => change({ range })} />
-      {anchor !== null && state.range.kind === "preset" && (
-        <p role="note" aria-label="Age of the data" className="mb-2 text-[13px] text-warn">
-          Nothing has reported since {formatInstant(anchor, now)}. Ranges end there, not now.
-        </p>
-      )}
-      {data !== undefined && data.partial !== null && (
-        <p role="note" aria-label="Incomplete" className="mb-2 text-[13px] text-warn">
-          Not everything could be read: {data.partial}
-        </p>
-      )}
+      <RangeNotes endsAt={state.range.kind === "preset" ? anchor : null} now={now} partial={data?.partial ?? null} />
       {data === undefined ? (
         answer.isError ? (
           <Failed what="The use of the fleet" error={answer.error} retry={() => void answer.refetch()} />
