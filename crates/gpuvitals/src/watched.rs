@@ -1,7 +1,6 @@
 //! A queue or collector elsewhere, asked every second for its health and statistics.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use gpuvitals_api::Peer;
@@ -10,6 +9,7 @@ use gpuvitals_listener::client::{Dial, GetError};
 use gpuvitals_queue::link::{MessageQueue, Scheme};
 use gpuvitals_queue::nats::{NatsAdmin, NatsError, NatsStats};
 use serde_json::{Value, json};
+use tokio::sync::watch::{self, Receiver, Sender};
 use tokio::task::JoinHandle;
 use tokio::time::MissedTickBehavior;
 use tonic::transport::Channel;
@@ -137,7 +137,7 @@ async fn json_at(dial: &Dial, channel: &Channel, path: &'static str) -> Result<V
 /// A service that is looked at until this is dropped.
 #[derive(Debug)]
 pub(crate) struct Watched {
-    seen: Arc<Mutex<Peer>>,
+    seen: Receiver<Peer>,
     task: JoinHandle<()>,
 }
 
@@ -149,8 +149,8 @@ impl Watched {
             reason: "no answer yet".to_owned(),
             since_ns: clock::now_ns(),
         };
-        let seen = Arc::new(Mutex::new(Peer { name, health, stats: Value::Null }));
-        let task = tokio::spawn(watch(asked, Arc::clone(&seen)));
+        let (told, seen) = watch::channel(Peer { name, health, stats: Value::Null });
+        let task = tokio::spawn(look_for_ever(asked, told));
         Self { seen, task }
     }
 
@@ -168,7 +168,7 @@ impl Watched {
 
     /// As it was seen last.
     pub(crate) fn peer(&self) -> Peer {
-        self.seen.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.seen.borrow().clone()
     }
 }
 
@@ -178,7 +178,7 @@ impl Drop for Watched {
     }
 }
 
-async fn watch(mut asked: AskedService, seen: Arc<Mutex<Peer>>) {
+async fn look_for_ever(mut asked: AskedService, told: Sender<Peer>) {
     let mut looks = tokio::time::interval(LOOK_EVERY);
     looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
@@ -191,16 +191,17 @@ async fn watch(mut asked: AskedService, seen: Arc<Mutex<Peer>>) {
                 (Status::Degraded, format!("no answer within {} s", ANSWER_WITHIN.as_secs()), Value::Null)
             }
         };
-        let mut seen = seen.lock().unwrap_or_else(PoisonError::into_inner);
-        if seen.health.status != status {
-            let peer = &seen.name;
-            if status == Status::Healthy {
-                tracing::info!(peer, "a service elsewhere is well");
-            } else {
-                tracing::warn!(peer, reason, "a service elsewhere is not well, or not reached");
+        told.send_modify(|seen| {
+            if seen.health.status != status {
+                let peer = &seen.name;
+                if status == Status::Healthy {
+                    tracing::info!(peer, "a service elsewhere is well");
+                } else {
+                    tracing::warn!(peer, reason, "a service elsewhere is not well, or not reached");
+                }
             }
-        }
-        seen.health.observe(status, reason, clock::now_ns());
-        seen.stats = stats;
+            seen.health.observe(status, reason, clock::now_ns());
+            seen.stats = stats;
+        });
     }
 }

@@ -10,6 +10,7 @@ use gpuvitals_core::history::{
 use gpuvitals_core::usage::{GpuUse, UseQuery};
 use gpuvitals_core::{Batch, Health, Status as HealthStatus, clock, wire};
 use gpuvitals_listener::client::Dial;
+use tokio::sync::watch::{self, Receiver, Sender};
 use tokio::task::JoinHandle;
 use tonic::transport::Channel;
 use tonic::{Status, Streaming};
@@ -34,7 +35,7 @@ pub struct Remote(Arc<RemoteState>);
 #[derive(Debug)]
 struct RemoteState {
     connection: Arc<Connection>,
-    heard: Arc<Mutex<OtherEnd>>,
+    heard: Receiver<OtherEnd>,
     fleet: Mutex<Option<KnownFleet>>,
     /// The changes, while somebody follows them.
     feed: Mutex<Weak<Feed>>,
@@ -70,8 +71,8 @@ impl Remote {
             since_ns: clock::now_ns(),
         };
         let heard = OtherEnd { lost: None, version: 1, theirs: None, health, stats: HistoryStats::default() };
-        let heard = Arc::new(Mutex::new(heard));
-        let watch = tokio::spawn(watch(Arc::clone(&connection), Arc::clone(&heard)));
+        let (told, heard) = watch::channel(heard);
+        let watch = tokio::spawn(listen(Arc::clone(&connection), told));
         Self(Arc::new(RemoteState {
             connection,
             heard,
@@ -89,22 +90,22 @@ impl Drop for RemoteState {
 }
 
 /// Notes the other end's words about itself, for ever.
-async fn watch(connection: Arc<Connection>, heard: Arc<Mutex<OtherEnd>>) {
+async fn listen(connection: Arc<Connection>, told: Sender<OtherEnd>) {
     let mut pause = PAUSES.0;
     loop {
         let mut has_spoken = false;
-        let ended = follow(&connection, &heard, &mut has_spoken).await;
+        let ended = follow(&connection, &told, &mut has_spoken).await;
         if has_spoken {
             pause = PAUSES.0;
         }
-        lock(&heard).lose(&ended);
+        told.send_modify(|heard| heard.lose(&ended));
         tokio::time::sleep(pause).await;
         pause = (pause * 2).min(PAUSES.1);
     }
 }
 
 /// Notes its words until it says nothing more.
-async fn follow(connection: &Connection, heard: &Mutex<OtherEnd>, has_spoken: &mut bool) -> Status {
+async fn follow(connection: &Connection, told: &Sender<OtherEnd>, has_spoken: &mut bool) -> Status {
     let mut client = connection.client();
     let begin = async {
         let mut states = client.watch(connection.request(v1::WatchRequest {})).await?.into_inner();
@@ -120,7 +121,7 @@ async fn follow(connection: &Connection, heard: &Mutex<OtherEnd>, has_spoken: &m
     *has_spoken = true;
     loop {
         match state {
-            Some(state) => lock(heard).note(state),
+            Some(state) => told.send_modify(|heard| heard.note(state)),
             None => return Status::unavailable("the stream ended"),
         }
         state = match states.message().await {
@@ -170,7 +171,7 @@ async fn all<T>(mut stream: Streaming<T>) -> Result<Vec<T>, QueryError> {
 impl RemoteState {
     /// The client of a service that is reached, as far as is known.
     fn client(&self) -> Result<HistoryClient<Channel>, QueryError> {
-        match &lock(&self.heard).lost {
+        match &self.heard.borrow().lost {
             Some(reason) => Err(QueryError::away(reason.to_string())),
             None => Ok(self.connection.client()),
         }
@@ -195,7 +196,7 @@ impl RemoteState {
         let answer = self.client()?.fleet(request).await;
         let mut parts = all(answer.map_err(|status| refusal::error(&status))?.into_inner()).await?;
         let head = parts.first_mut().map(std::mem::take).unwrap_or_default();
-        let version = lock(&self.heard).version;
+        let version = self.heard.borrow().version;
         if let (true, Some((.., fleet))) = (head.unchanged, known) {
             return Ok(Part::whole(fleet));
         }
@@ -258,7 +259,7 @@ impl RemoteState {
 
 impl History for Remote {
     fn version(&self) -> u64 {
-        lock(&self.0.heard).version
+        self.0.heard.borrow().version
     }
 
     fn fleet(&self) -> Answered<'_, Arc<Fleet>> {
@@ -285,11 +286,11 @@ impl History for Remote {
     }
 
     fn health(&self) -> Health {
-        lock(&self.0.heard).health.clone()
+        self.0.heard.borrow().health.clone()
     }
 
     fn stats(&self) -> HistoryStats {
-        lock(&self.0.heard).stats.clone()
+        self.0.heard.borrow().stats.clone()
     }
 }
 

@@ -1,6 +1,6 @@
 //! A pipe beside the main one: rows that a part of this process makes, on their way to the queue.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use gpuvitals_core::feed::{self, Feed, FeedCounts, Outlet};
@@ -35,7 +35,7 @@ pub(crate) struct SidePipe {
     /// Ends with the pipe.
     running: tokio::sync::Mutex<JoinHandle<()>>,
     /// Why the pipe has ended before its time.
-    broken: Arc<Mutex<Option<Health>>>,
+    broken: Arc<OnceLock<Health>>,
 }
 
 impl SidePipe {
@@ -62,22 +62,21 @@ impl SidePipe {
         let [stop, give_up] = [(); 2].map(|()| CancellationToken::new());
         let terms = Terms { format: Format::Batch, rate: None, stop: stop.clone(), give_up: give_up.clone() };
         let running = start(source, vec![producer], &progress, terms);
-        let broken = Arc::new(Mutex::new(None));
+        let broken = Arc::new(OnceLock::new());
         let breaks = Arc::clone(&broken);
         let running = tokio::spawn(async move {
             let Err(error) = running.await.unwrap_or(Err(PipeError::Panicked)) else { return };
             let reason = format!("stopped publishing {what}: {}", causes(&error));
             tracing::error!(reason, "these rows are not kept");
             let health = Health { status: Status::Degraded, reason, since_ns: clock::now_ns() };
-            *breaks.lock().unwrap_or_else(PoisonError::into_inner) = Some(health);
+            let _ends_once = breaks.set(health);
         });
         Self { what, fed, progress, stop, give_up, running: tokio::sync::Mutex::new(running), broken }
     }
 
     /// Whether the queue takes its rows.
     pub(crate) fn queue(&self) -> Health {
-        let broken = self.broken.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        broken.unwrap_or_else(|| self.progress.queue())
+        self.broken.get().cloned().unwrap_or_else(|| self.progress.queue())
     }
 
     /// How many of its rows the queue took.
