@@ -22,7 +22,7 @@ export interface Happened {
   readonly gpu: string;
   readonly host: string | null;
   readonly kind: string;
-  /** The kind of the finding whose life it is of; empty: it is of none. */
+  /** The kind of the finding that it belongs to; empty: to none. */
   readonly finding: string;
   /** Of the job that changed; null: it is about no job, or about one without. */
   readonly namespace: string | null;

@@ -224,7 +224,7 @@ const HEALTH_EVENTS: &[TableColumn] = &[
          1 if a `finding_opened` may have begun earlier.",
     ),
     text("detail", "The event in words; of a silence the note."),
-    text("finding", "The finding whose life it is of, `kind:subject`."),
+    text("finding", "Id of the finding that the event belongs to, `kind:subject`."),
     text(
         "silenced",
         "What somebody silences or releases: a finding as `kind:subject`, a host as `host:NAME` or `host:CLUSTER/NAME`, \
