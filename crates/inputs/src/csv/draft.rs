@@ -237,7 +237,8 @@ impl Draft<'_> {
         self.name_metrics(&mut senses);
         let is_of_processes = self.put_processes_together(&mut senses);
         let has = |meaning: Meaning| senses.iter().any(|sense| sense.meaning == meaning);
-        let long = has(Meaning::MetricName) && has(Meaning::MetricValue);
+        let is_long = has(Meaning::MetricName) && has(Meaning::MetricValue);
+        let form = if is_long { CsvForm::Long } else { CsvForm::Wide };
         self.doubt(&mut senses);
         self.doubt_models(&mut senses);
         if let Some(sense) = self.host_column(&senses).and_then(|host| senses.get_mut(host)) {
@@ -264,11 +265,11 @@ impl Draft<'_> {
                 "only the run {first} is read; columns of other runs are kept under their own names"
             ));
         }
-        let roles = self.roles(&senses, gpu, long);
+        let roles = self.roles(&senses, gpu, form);
         let columns = self.columns(&senses, roles, dropped);
         Plan {
             columns,
-            form: if long { CsvForm::Long } else { CsvForm::Wide },
+            form,
             dialect: self.dialect,
             fields_min: self.names.len(),
             decimals: decimals.clone(),
@@ -319,7 +320,12 @@ impl Draft<'_> {
     }
 
     /// What each column is, or why it is not what it could be.
-    fn roles(&self, senses: &[Sense], gpu: Option<usize>, long: bool) -> Vec<Result<Role, Option<String>>> {
+    fn roles(
+        &self,
+        senses: &[Sense],
+        gpu: Option<usize>,
+        form: CsvForm,
+    ) -> Vec<Result<Role, Option<String>>> {
         // The user's word goes first, then a tool's own, then a name that says that it is of a GPU; of other columns with
         // one meaning the first gets it.
         let mut order: Vec<usize> = (0..self.names.len()).collect();
@@ -336,7 +342,7 @@ impl Draft<'_> {
         let mut once: HashMap<(Once, Option<String>), usize> = HashMap::new();
         for index in order {
             let (Some(sense), Some(name)) = (senses.get(index), self.names.get(index)) else { continue };
-            let role = role(name, sense, long).ok_or_else(|| sense.why.clone()).and_then(|role| {
+            let role = role(name, sense, form).ok_or_else(|| sense.why.clone()).and_then(|role| {
                 let first = match gpu {
                     Some(gpu) if sense.meaning == Meaning::Gpu => gpu,
                     _ => *once.entry((Once::of(&role), sense.gpu.clone())).or_insert(index),
@@ -558,7 +564,8 @@ impl Once {
     }
 }
 
-fn role(name: &str, sense: &Sense, long: bool) -> Option<Role> {
+fn role(name: &str, sense: &Sense, form: CsvForm) -> Option<Role> {
+    let is_long = form == CsvForm::Long;
     Some(match sense.meaning {
         Meaning::Time => Role::Time,
         Meaning::Gpu => Role::Gpu,
@@ -568,8 +575,8 @@ fn role(name: &str, sense: &Sense, long: bool) -> Option<Role> {
             let scale = Scale::new(id, factor, name).written_as(sense.field);
             Role::Metric(if sense.is_pair { scale.of_pair(PairSide::First) } else { scale })
         }
-        Meaning::MetricName if long => Role::MetricName,
-        Meaning::MetricValue if long => Role::MetricValue,
+        Meaning::MetricName if is_long => Role::MetricName,
+        Meaning::MetricValue if is_long => Role::MetricValue,
         Meaning::Labels => Role::Labels,
         Meaning::MetricName | Meaning::MetricValue | Meaning::Unknown => return None,
     })
