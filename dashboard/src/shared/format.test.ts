@@ -30,6 +30,9 @@ it.each([
   ["pcie_rx_bytes_per_s", "PCIe RX"],
   ["ecc_uncorrected", "ECC uncorrected"],
   ["xid", "XID"],
+  ["xids_in_a_day", "XIDs in a day"],
+  ["gpus_of_node", "GPUs of node"],
+  ["sram_errors", "SRAM errors"],
   ["w", "W"],
 ])("%s is called %s", (column, title) => {
   expect(metricTitle(column)).toBe(title);

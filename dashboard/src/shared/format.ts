@@ -122,12 +122,14 @@ export function metricTitle(column: string): string {
 
 const UNIT_SUFFIXES = new Set(["pct", "w", "c", "mhz", "mb", "mj", "rpm", "mv", "ns", "gtps", "ratio", "bytes"]);
 const ACRONYMS = new Map(
-  ["gpu", "sm", "pcie", "ecc", "ras", "xid", "hbm", "dram", "nvlink", "jpeg", "fp16", "fp32", "fp64", "vr", "soc", "cpu", "irq", "rx", "tx", "ofa", "gtt", "mig", "sw", "hw"].map(
+  ["gpu", "sm", "pcie", "ecc", "ras", "xid", "hbm", "dram", "nvlink", "jpeg", "fp16", "fp32", "fp64", "vr", "soc", "cpu", "irq", "rx", "tx", "ofa", "gtt", "mig", "sw", "hw", "sram", "crc"].map(
     (word) => [word, word.toUpperCase()] as const,
   ),
 )
   .set("xgmi", "xGMI")
   .set("pcie", "PCIe")
+  .set("gpus", "GPUs")
+  .set("xids", "XIDs")
   .set("nvlink", "NVLink")
   .set("mem", "memory");
 

@@ -18,6 +18,7 @@ const CATALOGUE = new Map([
   column("temperature_slowdown_c", "°C", "gauge", { sensor: "gpu", limit: "slowdown" }),
   column("temperature_memory_slowdown_c", "°C", "gauge", { sensor: "memory", limit: "slowdown" }),
   column("xid_last", "", "state"),
+  column("throttle_reasons", "", "state"),
 ]);
 const { reach } = finding();
 const of = (quantity: string, value: number, origin?: string): Evidence => ({ quantity, unit: "", value, text: String(value), compared_with: origin === undefined ? null : { value: value * 1.3, origin } });
@@ -31,6 +32,7 @@ describe("what shows a finding", () => {
     ["of a huge job: with the others of its node", { evidence: [CLOCK], reach: { ...reach, concerned_gpus: 900 } }, "gpu_clock_mhz", [], { gpus: [], host: "node-1" }],
     ["a share has no course, a temperature has, with its limits", { evidence: [of("share_of_time_held_down_by_heat", 1), of("temperature_c", 88), CLOCK] }, "temperature_c", ["temperature_slowdown_c", "temperature_max_operating_c"], { gpus: ["GPU-a"] }],
     ["of a code: what the GPU did then", {}, "power_w", [], { gpus: ["GPU-a"] }],
+    ["of a code that says heat: how hot it was, with the limits", { kind: "software_thermal_slowdown", evidence: [of("throttle_reasons", 32)] }, "temperature_c", ["temperature_slowdown_c", "temperature_max_operating_c"], { gpus: ["GPU-a"] }],
     ["of silence as well", { kind: "gpu_lost", evidence: [of("age_of_newest_value", 300)] }, "power_w", [], { gpus: ["GPU-a"] }],
     ["of a silent node: its GPUs", { kind: "node_silent", subject: node, evidence: [], reach: { ...reach, gpus: ["a", "b"] } }, "power_w", [], { gpus: ["a", "b"] }],
     ["of a job that has stalled: its GPUs", { kind: "job_stalled", subject: job, evidence: [of("idle_minutes", 12)], reach: { ...reach, gpus: ["a", "b"] } }, "utilization_pct", [], { gpus: ["a", "b"] }],

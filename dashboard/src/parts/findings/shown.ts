@@ -7,7 +7,7 @@ import { frameOf, lastValue } from "../../charts/frame";
 import type { GlimpseOf } from "../../charts/Glimpse";
 import { isDrawn } from "../../charts/panels";
 import { formatValue, metricTitle } from "../../shared/format";
-import { POWER, UTILIZATION } from "../../shared/headline";
+import { POWER, TEMPERATURE, UTILIZATION } from "../../shared/headline";
 import { formatClock, MINUTE } from "../../shared/time";
 import { limitsOf } from "../limits";
 
@@ -33,8 +33,16 @@ const PEERS_MAX = 64;
 const SEVERAL_MAX = 8;
 const SILENT_KINDS: ReadonlySet<string> = new Set(["gpu_lost", "node_silent"]);
 const IDLE_KINDS: ReadonlySet<string> = new Set(["idle_held", "job_stalled"]);
+/** Their evidence is a code that says heat, which the temperature shows. */
+const HEAT_KINDS: ReadonlySet<string> = new Set(["hardware_thermal_slowdown", "software_thermal_slowdown"]);
 
-/** By its evidence: the first value that has a course. Of a code and of silence it is what the GPU did around that time. Null: nothing shows it. */
+/** What shows a finding of a kind whose evidence has no course; null: nothing more than the others. */
+function columnOf(kind: string): string | null {
+  if (IDLE_KINDS.has(kind)) return UTILIZATION;
+  return HEAT_KINDS.has(kind) ? TEMPERATURE : null;
+}
+
+/** By its evidence: the first value that has a course. Of a code and of silence it is what the GPU did around that time, of heat how hot it was. Null: nothing shows it. */
 export function shownBy({ kind, subject, evidence, reach }: Finding, catalogue: ReadonlyMap<string, Metric>): Shown | null {
   const isSilence = SILENT_KINDS.has(kind);
   const drawn = evidence.find(({ quantity }) => {
@@ -42,11 +50,11 @@ export function shownBy({ kind, subject, evidence, reach }: Finding, catalogue: 
     return metric !== undefined && isDrawn(metric);
   });
   const isCode = evidence.some(({ quantity }) => catalogue.has(quantity));
-  const column = drawn?.quantity ?? (IDLE_KINDS.has(kind) ? UTILIZATION : isSilence || isCode ? POWER : null);
+  const column = drawn?.quantity ?? columnOf(kind) ?? (isSilence || isCode ? POWER : null);
   const metric = column === null ? undefined : catalogue.get(column);
   if (column === null || metric === undefined) return null;
   const beside = drawn?.compared_with ?? null;
-  const limits = beside === null && drawn !== undefined ? limitsOf(metric, catalogue) : [];
+  const limits = beside === null && (drawn !== undefined || HEAT_KINDS.has(kind)) ? limitsOf(metric, catalogue) : [];
   const of = { column, limits, beside, isSilence };
   if (subject.type !== "gpu") {
     if (reach.gpus.length === 0 || (subject.type !== "job" && !isSilence)) return null;
