@@ -1,5 +1,5 @@
 import { useQuery } from "@tanstack/react-query";
-import { CircleCheck, CircleHelp, OctagonAlert } from "lucide-react";
+import { CircleCheck, CircleHelp } from "lucide-react";
 import { useMemo } from "react";
 import { ALL_FINDINGS, fetchFindingsCsv, findingsQuery, SEVERITIES, type Finding } from "../../api/findings";
 import { wholeFleetQuery } from "../../api/fleet";
@@ -18,7 +18,7 @@ import { Silences } from "../../parts/findings/Silencing";
 import { kindTitle } from "../../parts/findings/words";
 import { TimeBar } from "../../parts/asof/TimeBar";
 import { NOT_COUNTED } from "../../parts/counts";
-import { SimulatedBanner } from "../../parts/gpuLook";
+import { JUDGEMENT_LOOKS, SimulatedBanner } from "../../parts/gpuLook";
 import { ClearFilters, Pages, Select, useListKeys, WaitingRows } from "../../parts/list";
 import { pageOf, PAGE_SIZE } from "../../parts/pages";
 import { SaveCsv } from "../../parts/saveCsv";
@@ -117,8 +117,10 @@ export function NowPage() {
 
 const MOODS = {
   well: { icon: CircleCheck, colour: "text-good" },
-  ill: { icon: OctagonAlert, colour: "text-bad" },
   unclear: { icon: CircleHelp, colour: "text-warn" },
+  critical: JUDGEMENT_LOOKS.critical,
+  warning: JUDGEMENT_LOOKS.warning,
+  notice: JUDGEMENT_LOOKS.notice,
 } as const;
 
 function Head({ headline }: { readonly headline: Headline }) {

@@ -1,11 +1,12 @@
-import type { Finding } from "../../api/findings";
+import { SEVERITIES, type Finding } from "../../api/findings";
 import type { Judgement } from "../../api/judgement";
 import type { FleetCounts } from "../../parts/counts";
 import { severityWords } from "./filters";
 
 /** How the fleet does, in one sentence. */
 export interface Headline {
-  readonly mood: "well" | "ill" | "unclear";
+  /** Of findings the severity of the worst: the headline has the colour of the cells and cards below it. */
+  readonly mood: "well" | "unclear" | (typeof SEVERITIES)[number];
   readonly text: string;
   readonly more: string;
 }
@@ -36,7 +37,9 @@ export function headlineOf({ findings, counts: { byWord, total }, found, doubts,
     const words = found > findings.length ? `${found.toLocaleString("en")} findings` : severityWords(findings);
     const concerned = CONCERNED.reduce((sum, word) => sum + counted(word), 0);
     const of = total === null ? "" : concerned === 0 ? ` among ${gpus(total)}` : ` about ${concerned.toLocaleString("en")} of ${gpus(total)}`;
-    return { mood: "ill", text: `${words}${of}`, more: doubt };
+    // A severity of a newer server may be anything.
+    const worst = SEVERITIES.find((severity) => findings.some((finding) => finding.severity === severity)) ?? "critical";
+    return { mood: worst, text: `${words}${of}`, more: doubt };
   }
   if (doubt !== "") return { mood: "unclear", text: "Nothing is known to be wrong, but not everything is known", more: doubt };
   if (total === null) return { mood: "unclear", text: "No findings", more: "The GPUs were not counted yet." };
@@ -44,7 +47,7 @@ export function headlineOf({ findings, counts: { byWord, total }, found, doubts,
   if (total === 0) return { mood: "unclear", text: "No GPUs yet", more: "They appear here with their first sample." };
   const [unhealthy, unconfirmed, stale] = [counted("unhealthy"), counted("unconfirmed"), counted("stale")];
   const wait = "No finding has opened: a finding must hold for a while. Their reasons stand in the list of GPUs.";
-  if (unhealthy > 0) return { mood: "ill", text: `${gpus(unhealthy)} of ${total.toLocaleString("en")} ${unhealthy === 1 ? "is" : "are"} unhealthy`, more: wait };
+  if (unhealthy > 0) return { mood: "critical", text: `${gpus(unhealthy)} of ${total.toLocaleString("en")} ${unhealthy === 1 ? "is" : "are"} unhealthy`, more: wait };
   if (unconfirmed > 0) return { mood: "unclear", text: `No findings, but the last reading of ${gpus(unconfirmed)} shows an error`, more: wait };
   if (stale > 0) {
     const text = stale === total ? `None of ${gpus(total)} reports any more` : `${gpus(stale)} of ${total.toLocaleString("en")} ${stale === 1 ? "does" : "do"} not report`;
