@@ -26,7 +26,7 @@ pub use holdings::{
     HOLDING_GROUPS, HOLDINGS_TRAIL_NS, Holding, HoldingGroup, HoldingSums, Holdings, HoldingsAnswer,
     HoldingsQuery,
 };
-pub use ledger::{Ledger, NOBODY, ProcessOwner, RUN_HOLDER, Sharing, UNOBSERVED, hour_of};
+pub use ledger::{Ledger, NOBODY, ProcessOwner, RUN_HOLDER, Sharing, UNOBSERVED, holder_name, hour_of};
 pub use paced::StayFold;
 pub use rows::{RowsOfUse, UseColumns, use_columns};
 pub(crate) use spans::is_seen;

@@ -11,7 +11,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** The GPUs. */
+        /** The GPUs of the fleet, with what each does and how it does. */
         get: operations["list_gpus"];
         put?: never;
         post?: never;
@@ -916,9 +916,9 @@ export interface components {
             gpu: string;
             /** @description Its name for people. */
             name: string;
-            /** @description The metric. */
+            /** @description Name of the metric. */
             metric: string;
-            /** @description Its unit. */
+            /** @description Unit of the metric; empty for none. */
             unit: string;
             /**
              * Format: double
@@ -946,14 +946,14 @@ export interface components {
             too_young: number;
             /** @description First instant of the hour. */
             start: components["schemas"]["Moment"];
-            /** @description Its end. */
+            /** @description Last instant of the hour. */
             end: components["schemas"]["Moment"];
             /** @description How many values are as unusual as asked for. */
             total: number;
             /** @description Which part this is. */
             pagination: components["schemas"]["Pagination"];
         };
-        /** @description A metric. */
+        /** @description A metric: its column, unit, range and names elsewhere. */
         CatalogueMetric: {
             /**
              * @description Name of the column and in JSON; ends in the unit.
@@ -1018,14 +1018,14 @@ export interface components {
             prometheus: components["schemas"]["PrometheusSeries"];
             /** @description Names in DCGM's dialects. */
             dcgm: components["schemas"]["DcgmSeries"][];
-            /** @description OpenTelemetry name. */
+            /** @description Its name in OpenTelemetry's conventions; null if they have none. */
             otel: string | null;
             /** @description Names under which foreign data knows it with the same unit. */
             aliases: string[];
             /** @description Of a mask: its bits that have a meaning; empty for everything else. */
             bits: components["schemas"]["NamedBit"][];
             /**
-             * @description Its meaning.
+             * @description What it measures, in a sentence.
              * @example Power drawn now.
              */
             help: string;
@@ -1039,7 +1039,7 @@ export interface components {
              * @description How much of the lost speed it can explain, 0 to 1: a share of the time, or a difference to the peers.
              */
             weight: number;
-            /** @description In words. */
+            /** @description The cause in a sentence, with the values that show it. */
             sentence: string;
             /** @description The values that show it. */
             evidence: components["schemas"]["EvidenceEntry"][];
@@ -1080,9 +1080,9 @@ export interface components {
             changes: components["schemas"]["Change"][];
             /** @description How many there are in all. */
             total: number;
-            /** @description First instant. */
+            /** @description First instant of the range that is answered. */
             start: components["schemas"]["Moment"];
-            /** @description Last instant. */
+            /** @description Last instant of that range. */
             end: components["schemas"]["Moment"];
             /** @description Which part this is. */
             pagination: components["schemas"]["Pagination"];
@@ -1090,11 +1090,11 @@ export interface components {
         /** @description A cluster of the configuration. */
         ClusterInfo: {
             /**
-             * @description Its name.
+             * @description Name of the cluster in the configuration.
              * @example east
              */
             cluster_id: string;
-            /** @description Its state. */
+            /** @description Whether the cluster can be read. */
             state: components["schemas"]["ClusterState"];
             /** @description Since when it is in this state. */
             since: components["schemas"]["Moment"];
@@ -1126,18 +1126,18 @@ export interface components {
         /** @description A GPU node of a cluster, and its GPUs by its last good reading. */
         ClusterNode: {
             /**
-             * @description Its name.
+             * @description Name of the node in its cluster.
              * @example node-07
              */
             node_name: string;
             /**
-             * @description Its cluster.
+             * @description The cluster that it belongs to, by its name in the configuration.
              * @example east
              */
             cluster_id: string;
             /** @description Vendor of its GPUs: `nvidia` or `amd`. */
             vendor: string;
-            /** @description Its state. */
+            /** @description How the last reading of the node ended. */
             state: components["schemas"]["NodeState"];
             /** @description Since when it is in this state. */
             since: components["schemas"]["Moment"];
@@ -1180,7 +1180,7 @@ export interface components {
         ClusterSummary: {
             /** @description The cluster; none: all of them. */
             cluster_id: string | null;
-            /** @description GPU nodes. */
+            /** @description How many GPU nodes there are. */
             node_count: number;
             /** @description GPUs that were read. */
             gpu_count: number;
@@ -1214,7 +1214,7 @@ export interface components {
         ComparedValue: {
             /**
              * Format: double
-             * @description The value.
+             * @description In the unit of the value beside it.
              */
             value: number;
             /** @description Where it comes from. */
@@ -1233,7 +1233,7 @@ export interface components {
             status: components["schemas"]["HealthStatus"];
             /** @description Why it is not healthy; empty when it is. */
             reason: string;
-            /** @description Since when. */
+            /** @description When it came into this state. */
             since: components["schemas"]["Moment"];
         };
         /**
@@ -1245,7 +1245,7 @@ export interface components {
          *     }
          */
         DcgmSeries: {
-            /** @description Whole name. */
+            /** @description Name of the series. */
             name: string;
             /** @description `legacy` (up to 4.8) or `modern` (4.9 on, base units). */
             dialect: string;
@@ -1295,9 +1295,9 @@ export interface components {
             groups: components["schemas"]["EnergyGroup"][];
             /** @description All groups together. */
             whole: components["schemas"]["EnergyGroup"];
-            /** @description First instant. */
+            /** @description First instant of the range that is answered. */
             start: components["schemas"]["Moment"];
-            /** @description Last instant. */
+            /** @description Last instant of that range. */
             end: components["schemas"]["Moment"];
             /** @description How many groups there are in all. */
             total: number;
@@ -1354,7 +1354,7 @@ export interface components {
         ErrorCode: "bad_parameter" | "bad_body" | "too_large" | "unauthorized" | "forbidden" | "not_kept" | "unknown_gpu" | "ambiguous_gpu" | "unknown_host" | "unknown_cluster" | "no_gpus" | "unknown_node" | "unknown_finding" | "unknown_job" | "unknown_silence" | "unknown_incident" | "not_found" | "method_not_allowed" | "body_too_large" | "too_many_requests" | "no_broker" | "too_many_streams" | "overloaded" | "incomplete" | "unavailable" | "timeout" | "internal";
         /** @description An event in the health of a GPU. */
         EventEntry: {
-            /** @description When. */
+            /** @description When it happened. */
             timestamp: components["schemas"]["Moment"];
             /** @description `xid`, `ecc`, `ras`, `throttle`, `lost` or `back`. */
             kind: string;
@@ -1369,7 +1369,7 @@ export interface components {
             unit: string;
             /**
              * Format: double
-             * @description The value.
+             * @description What was seen, in that unit.
              */
             value: number;
             compared_with: components["schemas"]["ComparedValue"] | null;
@@ -1384,7 +1384,7 @@ export interface components {
             name: string;
             /** @description First instant of the range, on a whole minute. */
             start: components["schemas"]["Moment"];
-            /** @description Last instant. */
+            /** @description Last instant of that range. */
             end: components["schemas"]["Moment"];
             /** @description The answer in a sentence. */
             verdict: string;
@@ -1506,9 +1506,9 @@ export interface components {
              * @description Width of a step in milliseconds.
              */
             step_ms: number;
-            /** @description First instant. */
+            /** @description First instant of the range that is answered. */
             start: components["schemas"]["Moment"];
-            /** @description Last instant. */
+            /** @description Last instant of that range. */
             end: components["schemas"]["Moment"];
             /** @description All GPUs together. */
             whole: components["schemas"]["FleetUseLine"];
@@ -1601,7 +1601,7 @@ export interface components {
             cache_bytes: number;
             /**
              * Format: int64
-             * @description Requests answered.
+             * @description Requests answered since the gateway started.
              */
             requests: number;
             /**
@@ -1646,7 +1646,7 @@ export interface components {
             id: string;
             /** @description A name for people. */
             name: string;
-            /** @description Product name. */
+            /** @description Product name, as the driver gives it. */
             model: string | null;
             /** @description `nvidia` or `amd`. */
             vendor: string | null;
@@ -1664,7 +1664,7 @@ export interface components {
             memory_mb: number | null;
             /** @description Version of its driver. */
             driver_version: string | null;
-            /** @description Its state. */
+            /** @description What it does now, or why that is not known. */
             state: components["schemas"]["State"];
             /**
              * @description The conditions that make it unhealthy, the worst first; for a stale GPU the time since when, and its
@@ -1689,7 +1689,7 @@ export interface components {
         };
         /** @description Everything known about one GPU. */
         GpuDetail: {
-            /** @description The GPU. */
+            /** @description Who it is, where it is and how it does. */
             gpu: components["schemas"]["Gpu"];
             /** @description The newest value of each column, with its own time. */
             latest: {
@@ -1738,7 +1738,7 @@ export interface components {
         };
         /** @description Where a GPU is plugged in. */
         GpuPlace: {
-            /** @description Its key. */
+            /** @description Identity of the GPU, as everywhere. */
             id: string;
             /** @description Its name for people. */
             name: string;
@@ -1767,20 +1767,20 @@ export interface components {
              * @description Index on the node.
              */
             index: number | null;
-            /** @description `GPU-…`. */
+            /** @description UUID, as the driver writes it: `GPU-…`. */
             uuid: string | null;
-            /** @description Product name. */
+            /** @description Product name, as the driver gives it. */
             name: string | null;
-            /** @description Driver version. */
+            /** @description Version of the node's driver. */
             driver_version: string | null;
             /**
              * Format: int64
-             * @description Temperature, °C.
+             * @description Temperature of the chip, °C.
              */
             temperature_celsius: number | null;
             /**
              * Format: int64
-             * @description Utilisation, %.
+             * @description Utilisation of the GPU, %.
              */
             utilization_gpu_percent: number | null;
             /**
@@ -1790,7 +1790,7 @@ export interface components {
             utilization_memory_percent: number | null;
             /**
              * Format: int64
-             * @description Memory, MiB.
+             * @description Memory of the device, MiB.
              */
             memory_total_mb: number | null;
             /**
@@ -1849,13 +1849,13 @@ export interface components {
             version: string;
             /** @description The collectors together, which move rows from the queue to the store. */
             collector: components["schemas"]["Component"];
-            /** @description Each collector. */
+            /** @description The same for each collector. */
             collectors: components["schemas"]["NamedComponent"][];
             /** @description The message queues together. */
             queue: components["schemas"]["Component"];
-            /** @description Each queue. */
+            /** @description The same for each message queue. */
             queues: components["schemas"]["NamedComponent"][];
-            /** @description The store. */
+            /** @description Where the rows are kept. */
             store: components["schemas"]["Component"];
             clusters: components["schemas"]["Component"] | null;
             certificate: components["schemas"]["Component"] | null;
@@ -1934,13 +1934,13 @@ export interface components {
          *     }
          */
         Host: {
-            /** @description Its name. */
+            /** @description Name of the host. */
             hostname: string;
             /** @description How many GPUs were ever seen in it. */
             gpu_count: number;
             /** @description Their product names. */
             models: string[];
-            /** @description Their vendors. */
+            /** @description Vendors of its GPUs. */
             vendors: string[];
             /** @description How many are in which state. */
             states: components["schemas"]["StateCounts"];
@@ -2000,9 +2000,9 @@ export interface components {
             groups: components["schemas"]["IdleGroup"][];
             /** @description All groups together. */
             whole: components["schemas"]["IdleGroup"];
-            /** @description First instant. */
+            /** @description First instant of the range that is answered. */
             start: components["schemas"]["Moment"];
-            /** @description Last instant. */
+            /** @description Last instant of that range. */
             end: components["schemas"]["Moment"];
             /** @description How many groups there are in all. */
             total: number;
@@ -2014,7 +2014,7 @@ export interface components {
         /** @description What a job that is over could have done without. */
         JobAdvice: {
             /**
-             * @description In words.
+             * @description The advice in a sentence.
              * @example 2 of 8 GPUs never passed 1 %; with 6 this job would have saved 31.2 GPU hours
              */
             text: string;
@@ -2075,7 +2075,7 @@ export interface components {
         };
         /** @description What one job or pod used in a range of time, in all and of each GPU. */
         JobDetail: {
-            /** @description In all. */
+            /** @description What it used on all its GPUs. */
             job: components["schemas"]["JobUse"];
             /** @description Of each GPU, by host. */
             gpus: components["schemas"]["JobGpu"][];
@@ -2083,9 +2083,9 @@ export interface components {
             advice?: components["schemas"]["JobAdvice"];
             /** @description Whether the range begins or ends within an hour: then of that hour a part is taken that is as long. */
             interpolated: boolean;
-            /** @description First instant. */
+            /** @description First instant of the range that is answered. */
             start: components["schemas"]["Moment"];
-            /** @description Last instant. */
+            /** @description Last instant of that range. */
             end: components["schemas"]["Moment"];
         };
         /** @description What a job or pod used of one GPU or MIG instance. */
@@ -2130,9 +2130,9 @@ export interface components {
             interpolated: boolean;
             /** @description These sums beside the rows of their GPUs; missing unless `check=true`. */
             check?: components["schemas"]["JobCheck"];
-            /** @description First instant. */
+            /** @description First instant of the range that is answered. */
             start: components["schemas"]["Moment"];
-            /** @description Last instant. */
+            /** @description Last instant of that range. */
             end: components["schemas"]["Moment"];
             /** @description How many there are in all. */
             total: number;
@@ -2334,7 +2334,7 @@ export interface components {
             job: string | null;
             /** @description UUID of the device. */
             uuid: string | null;
-            /** @description PCI address. */
+            /** @description PCI address of the device on its host. */
             pci: string | null;
             /** @description MIG instance or compute partition. */
             partition: string | null;
@@ -2356,21 +2356,21 @@ export interface components {
             /** @description When it was taken. */
             timestamp: components["schemas"]["Moment"];
         };
-        /** @description All metrics. */
+        /** @description Every metric that can be asked for. */
         MetricList: {
             /** @description In the order of the catalogue. */
             metrics: components["schemas"]["CatalogueMetric"][];
             /**
-             * @description How many.
+             * @description How many metrics there are.
              * @example 180
              */
             total: number;
         };
         /** @description A node that was not read at the last attempt. */
         MissingNode: {
-            /** @description Its name. */
+            /** @description Name of the node in its cluster. */
             node_name: string;
-            /** @description Its state. */
+            /** @description How the last reading of the node ended. */
             state: components["schemas"]["NodeState"];
             /** @description Since when it is in this state. */
             since: components["schemas"]["Moment"];
@@ -2411,7 +2411,7 @@ export interface components {
          *     }
          */
         NamedComponent: components["schemas"]["Component"] & {
-            /** @description Its name. */
+            /** @description Name of the process: its address. */
             name: string;
             /** @description Whether it answers. One that does not is degraded: nobody here knows whether it works. */
             reached: boolean;
@@ -2452,9 +2452,9 @@ export interface components {
         };
         /** @description A node and its GPUs. */
         NodeRoom: {
-            /** @description Cluster. */
+            /** @description Cluster of the node; null if none is known. */
             cluster: string | null;
-            /** @description Its name. */
+            /** @description Name of the node. */
             hostname: string;
             /** @description Model of its GPUs, if it has only one. */
             model: string | null;
@@ -2542,15 +2542,15 @@ export interface components {
             fb_memory_mb: number | null;
             /** @description Name of the program, never its arguments. */
             command: string | null;
-            /** @description The node. */
+            /** @description Name of the node that it runs on. */
             node_name: string;
-            /** @description The cluster. */
+            /** @description Name of the node's cluster. */
             cluster_id: string;
         };
         /** @description An answer as Prometheus gives it. */
         PromBody_String: {
             /**
-             * @description `success`.
+             * @description Always `success`.
              * @example success
              */
             status: string;
@@ -2561,7 +2561,7 @@ export interface components {
         /** @description An answer as Prometheus gives it. */
         PromBody_Value: {
             /**
-             * @description `success`.
+             * @description Always `success`.
              * @example success
              */
             status: string;
@@ -2572,7 +2572,7 @@ export interface components {
         /** @description A request without an answer, as Prometheus says it. */
         PromErrorBody: {
             /**
-             * @description `error`.
+             * @description Always `error`.
              * @example error
              */
             status: string;
@@ -2594,13 +2594,13 @@ export interface components {
          *     }
          */
         PrometheusSeries: {
-            /** @description Family. */
+            /** @description Name of the family. */
             name: string;
-            /** @description Constant labels. */
+            /** @description Labels that all its samples have. */
             labels: {
                 [key: string]: string;
             };
-            /** @description Base unit. */
+            /** @description Unit of the series, Prometheus's base unit. */
             unit: string;
             /**
              * Format: double
@@ -2739,9 +2739,9 @@ export interface components {
             gpu_count: number;
             /** @description How many GPUs do the work that it disturbs. */
             concerned_gpus: number;
-            /** @description Cluster. */
+            /** @description Cluster of the GPUs; null if they have several, or none is known. */
             cluster: string | null;
-            /** @description Host. */
+            /** @description Host of the GPUs; null if they have several. */
             hostname: string | null;
             /** @description Namespace of the holder. */
             namespace: string | null;
@@ -2763,7 +2763,7 @@ export interface components {
         Scalar: number | string;
         /** @description One line of a chart. */
         Series: {
-            /** @description Column name. */
+            /** @description The column whose values these are. */
             metric: string;
             /** @description Unit of the values; empty for plain numbers and counts. */
             unit: string;
@@ -2802,7 +2802,7 @@ export interface components {
             type: string;
             /** @description Id of the finding; `cluster/name` of the host (its name if no cluster is known); `cluster/namespace/name` of the job. */
             id: string;
-            /** @description Since when. */
+            /** @description When it was silenced. */
             at: components["schemas"]["Moment"];
             until: components["schemas"]["Moment"] | null;
             /** @description Who and why, in their words; may be empty. */
@@ -2850,7 +2850,7 @@ export interface components {
         };
         /** @description Counts of queue, gateway, collectors, store and source since they started. */
         Stats: components["schemas"]["QueueStats"] & {
-            /** @description The gateway's. */
+            /** @description The gateway's own statistics. */
             gateway: components["schemas"]["GatewayStats"];
             /** @description Each collector's own statistics by its name; `null` for one that is not reached. */
             collectors: {
@@ -2858,7 +2858,7 @@ export interface components {
                     [key: string]: unknown;
                 } | null;
             };
-            /** @description The store's. */
+            /** @description The store's own statistics. */
             store: {
                 [key: string]: unknown;
             };
@@ -2927,7 +2927,7 @@ export interface components {
         };
         /** @description Where the GPUs of a host are plugged in, and what their links lead to. */
         Topology: {
-            /** @description The host. */
+            /** @description Name of the host. */
             hostname: string;
             /** @description When it was so: the newest row of its GPUs. */
             as_of: components["schemas"]["Moment"];
@@ -2947,9 +2947,9 @@ export interface components {
             gpu: string;
             /** @description Its name for people. */
             name: string;
-            /** @description The metric. */
+            /** @description Name of the metric. */
             metric: string;
-            /** @description Its unit. */
+            /** @description Unit of the metric; empty for none. */
             unit: string;
             /**
              * Format: double
@@ -2979,9 +2979,9 @@ export interface components {
         TrendList: {
             /** @description GPUs and metrics: those that reach their limit first, and then the others, the steepest first. */
             trends: components["schemas"]["TrendEntry"][];
-            /** @description First instant. */
+            /** @description First instant of the range that is answered. */
             start: components["schemas"]["Moment"];
-            /** @description Last instant. */
+            /** @description Last instant of that range. */
             end: components["schemas"]["Moment"];
             /** @description How many trends are steady enough. */
             total: number;
@@ -2990,14 +2990,14 @@ export interface components {
         };
         /** @description A GPU that should get no work. */
         UnfitEntry: {
-            /** @description Its key. */
+            /** @description Key of the GPU. */
             gpu: string;
             /** @description Why: findings in words. */
             reasons: string[];
         };
         /** @description A GPU whose memory is in use. */
         UsedMemoryEntry: {
-            /** @description Its key. */
+            /** @description Key of the GPU. */
             gpu: string;
             /**
              * Format: double
@@ -3014,7 +3014,7 @@ export interface components {
         UsualValues: {
             /**
              * Format: double
-             * @description The median.
+             * @description Median of the values.
              */
             median: number;
             /**
@@ -3049,7 +3049,8 @@ export interface operations {
                 offset?: number;
                 /**
                  * @description A name of a GPU (`node-01 / GPU 6`, `node-01:gpu6`, its UUID), which finds that GPU alone; else words, each of which must be part
-                 *     of the GPU's name, id, model, host, PCI address, pod, namespace or job. Case does not count.
+                 *     of the GPU's name, id, model, host, PCI address, pod, namespace or job, also as findings and holders are called
+                 *     (`research/train-7`, `job:41`). Case does not count.
                  * @example h100 node-01
                  */
                 search?: string;

@@ -49,7 +49,8 @@ pub(crate) struct GpusParams {
     #[param(inline)]
     offset: Option<Offset>,
     /// A name of a GPU (`node-01 / GPU 6`, `node-01:gpu6`, its UUID), which finds that GPU alone; else words, each of which must be part
-    /// of the GPU's name, id, model, host, PCI address, pod, namespace or job. Case does not count.
+    /// of the GPU's name, id, model, host, PCI address, pod, namespace or job, also as findings and holders are called
+    /// (`research/train-7`, `job:41`). Case does not count.
     #[param(example = "h100 node-01")]
     search: Option<String>,
     /// Only these states, between commas.

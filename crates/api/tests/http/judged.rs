@@ -1,9 +1,10 @@
 //! How GPUs and hosts do in one word, and their lists as tables.
 
+use gpuvitals_core::IdentityColumn;
 use serde_json::{Value, json};
 
-use crate::analysis::judging;
-use crate::world::{World, fleet};
+use crate::analysis::{H100, judging};
+use crate::world::{World, fleet, gpu, rows};
 
 async fn world() -> World {
     let world = judging().await;
@@ -62,12 +63,29 @@ async fn the_gpus_of_a_finding_are_a_list_and_every_name_that_is_printed_is_foun
         ("search=sim-node-01:gpu0", &["GPU-a"]),
         ("search=node-01:gpu", &["GPU-a", "GPU-c", "GPU-b"]),
         ("search=gpu-d", &["GPU-d"]),
+        ("search=research/train-7", &["GPU-a"]),
+        ("search=pod:research/train-7/", &["GPU-a"]),
     ] {
         let list = world.ok(&format!("/api/v1/gpus?{query}")).await;
         assert_eq!(texts(&list, "gpus", "id"), expected, "{query}");
     }
     let none = world.get("/api/v1/gpus?finding=xid:GPU-a").await;
     assert_eq!((none.status, &none.json()["code"]), (404, &json!("unknown_finding")));
+}
+
+#[tokio::test]
+async fn the_host_and_the_job_of_a_cluster_are_found_as_findings_and_holders_call_them() {
+    let world = judging().await;
+    let of = |name, node| gpu(name, node, 0, H100).with(IdentityColumn::Cluster, "prod").unwrap();
+    let held = of("GPU-a", "n1").with(IdentityColumn::Job, "41").unwrap();
+    let values: &[(&str, f64)] = &[("utilization_pct", 50.0)];
+    world.append(rows(&[(held, 2, values), (of("GPU-b", "n2"), 2, values)])).await;
+    for (search, expected) in
+        [("prod/n2", &["GPU-b"][..]), ("job:41", &["GPU-a"]), ("prod//41", &["GPU-a"]), ("job:4711", &[])]
+    {
+        let list = world.ok(&format!("/api/v1/gpus?search={search}")).await;
+        assert_eq!(texts(&list, "gpus", "id"), expected, "{search}");
+    }
 }
 
 #[tokio::test]

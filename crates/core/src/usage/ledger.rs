@@ -22,6 +22,7 @@ use foldhash::fast::RandomState;
 use self::account::Account;
 use self::columns::Columns;
 pub use self::line::hour_of;
+pub use self::part::holder_name;
 pub(super) use self::part::{EQUAL, EXCLUSIVE, OCCUPANCY, PROCESS_TIME};
 use self::part::{Parts, Slice};
 pub use self::sharing::{NOBODY, ProcessOwner, RUN_HOLDER, Sharing, UNOBSERVED};

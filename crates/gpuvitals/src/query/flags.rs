@@ -84,7 +84,7 @@ pub(crate) struct Query {
 pub(crate) enum QueryWhat {
     /// All GPUs, how each does, and their latest values
     Gpus {
-        /// Only GPUs whose id, name, model or host has this text
+        /// Only the GPU of this name, or those with all of these words in name, id, model, host, pod, namespace or job
         search: Option<String>,
         /// Only GPUs of these judgements: the worst finding, or else the state
         #[arg(long, alias = "state", value_name = "WORD", value_delimiter = ',', value_parser = words_of_judgement())]

@@ -2,8 +2,10 @@
 
 use std::sync::Arc;
 
+use gpuvitals_analysis::findings::{holder_of, host_of};
 use gpuvitals_core::IdentityColumn;
 use gpuvitals_core::history::GpuState;
+use gpuvitals_core::usage::holder_name;
 
 use crate::condition;
 
@@ -62,6 +64,13 @@ impl Search {
         for column in SEARCHED {
             text.push('\n');
             text.push_str(gpu.identity.get(column).unwrap_or_default());
+        }
+        // As findings and silences call its host and its work, and the list of holders the latter.
+        let work = holder_of(gpu);
+        let holder = work.is_some().then(|| holder_name(&gpu.identity));
+        for name in [host_of(gpu), work, holder].into_iter().flatten() {
+            text.push('\n');
+            text.push_str(&name);
         }
         let text = text.to_lowercase();
         self.words.iter().all(|word| text.contains(word.as_str()))

@@ -85,7 +85,7 @@ pub(super) fn of_row(identity: Identity, sharing: &dyn Sharing) -> Parts {
         return nobodys(&identity);
     }
     let holders = if several.is_empty() { vec![identity] } else { several };
-    equal(holders.into_iter().map(|identity| (name_of(&identity), identity)).collect())
+    equal(holders.into_iter().map(|identity| (holder_name(&identity), identity)).collect())
 }
 
 /// All of a GPU is nobody's.
@@ -135,8 +135,8 @@ pub(super) fn by_work(parts: &[Part], times: &[(Arc<str>, f64)]) -> Vec<f64> {
     parts.iter().map(|part| if all > 0.0 { time_of(part) / all } else { part.fraction }).collect()
 }
 
-/// The holder that an identity names.
-pub(super) fn name_of(identity: &Identity) -> Arc<str> {
+/// The holder that an identity names: `pod:NAMESPACE/POD/CONTAINER`, or `job:ID`.
+pub fn holder_name(identity: &Identity) -> Arc<str> {
     let text = |column| identity.get(column).unwrap_or_default();
     if let (None, Some(job)) = (identity.get(IdentityColumn::Pod), identity.get(IdentityColumn::Job)) {
         return if job.starts_with(RUN_HOLDER) { job.into() } else { format!("job:{job}").into() };

@@ -7,7 +7,7 @@ use arrow_array::cast::AsArray;
 use arrow_array::types::Int32Type;
 use foldhash::fast::RandomState;
 
-use super::part::{OCCUPANCY, PROCESS_TIME, name_of};
+use super::part::{OCCUPANCY, PROCESS_TIME, holder_name};
 use super::sharing::{ProcessOwner, Sharing};
 use crate::batch::{RowKeys, Value, numbers, text_at};
 use crate::{Batch, IdentityColumn, Table};
@@ -123,7 +123,7 @@ impl Work {
                 continue;
             };
             let (holder, is_user) = match owner {
-                ProcessOwner::Holder(identity) => (name_of(&identity), false),
+                ProcessOwner::Holder(identity) => (holder_name(&identity), false),
                 ProcessOwner::User(name) => (Arc::from(format!("user:{name}")), true),
             };
             let is_user = is_user && *computes;
