@@ -28,11 +28,18 @@ export interface Column<Row> {
   readonly card?: "name" | "corner" | "line";
 }
 
+interface Filed<Row> {
+  readonly id: string;
+  readonly value: (row: Row) => CsvValue;
+}
+
 /** What a list is made of. The same object each time, so that only rows that have changed are drawn again. */
 export interface ListOf<Row> {
   /** What is in it. */
   readonly label: string;
   readonly columns: readonly Column<Row>[];
+  /** What a file has beside the columns: each of what a cell says together, in small. */
+  readonly filed?: readonly Filed<Row>[];
   /** Unique among the rows. */
   readonly keyOf: (row: Row) => string;
   /** What marks a row in the document. */
@@ -77,7 +84,7 @@ export function List<Row>({ of, rows, without = [], sort = "", onSort, dim = fal
             <Card key={of.keyOf(row)} of={of} row={row} hidden={hidden} />
           ))}
         </ul>
-        <CsvButton label={of.label} columns={columns} whole={whole} />
+        <CsvButton of={of} columns={columns} whole={whole} />
       </div>
     );
   }
@@ -100,29 +107,32 @@ export function List<Row>({ of, rows, without = [], sort = "", onSort, dim = fal
           {of.below === undefined ? <tbody>{body}</tbody> : body}
         </table>
       </div>
-      <CsvButton label={of.label} columns={columns} whole={whole} />
+      <CsvButton of={of} columns={columns} whole={whole} />
     </>
   );
 }
 
 interface CsvButtonProps<Row> {
-  readonly label: string;
+  readonly of: ListOf<Row>;
   readonly columns: readonly Column<Row>[];
   readonly whole: readonly Row[] | (() => Promise<string>);
 }
 
 /** Gives the list as a file, with its columns and in its order. */
-function CsvButton<Row>({ label, columns, whole }: CsvButtonProps<Row>) {
+function CsvButton<Row>({ of: { label, filed = [] }, columns, whole }: CsvButtonProps<Row>) {
   if (typeof whole !== "function" && whole.length === 0) return null;
-  return <SaveCsv label={label} text={typeof whole === "function" ? whole : () => tableOf(columns, whole)} />;
+  return <SaveCsv label={label} text={typeof whole === "function" ? whole : () => tableOf([...filedOf(columns), ...filed], whole)} />;
 }
 
-function tableOf<Row>(columns: readonly Column<Row>[], rows: readonly Row[]): string {
-  const kept = columns.flatMap(({ id, value, sort }) => {
-    const of = value ?? sort?.by;
-    return of === undefined ? [] : [{ id, of }];
+function filedOf<Row>(columns: readonly Column<Row>[]): Filed<Row>[] {
+  return columns.flatMap(({ id, value: own, sort }) => {
+    const value = own ?? sort?.by;
+    return value === undefined ? [] : [{ id, value }];
   });
-  return csvOf(kept.map(({ id }) => id), rows.map((row) => kept.map(({ of }) => of(row))));
+}
+
+function tableOf<Row>(filed: readonly Filed<Row>[], rows: readonly Row[]): string {
+  return csvOf(filed.map(({ id }) => id), rows.map((row) => filed.map(({ value }) => value(row))));
 }
 
 interface RowProps<Row> {

@@ -1,6 +1,7 @@
 import { screen, waitFor, within } from "@testing-library/react";
 import { userEvent } from "@testing-library/user-event";
 import { describe, expect, it } from "vitest";
+import { savedFiles } from "../../testing/files";
 import { mockApi, ok, type Handler } from "../../testing/mockApi";
 import { renderAt } from "../../testing/render";
 
@@ -117,6 +118,17 @@ describe("jobs and namespaces", () => {
       await userEvent.click(screen.getByRole("button", { name: "Advice on job:7" }));
       expect(await screen.findByText(`${text}.`)).toBeTruthy();
       expect(mock.asked.find(({ path }) => path.startsWith(`${LEDGER}/`))?.params.get("start")).toBe("2026-11-20T15:00:00Z");
+    });
+
+    it("gives as a file who ran each job, each of what was told by itself", async () => {
+      const told = { name: "train", user: "kim", uid: 1001, account: "ml", queue: null, array_task: null, start: null, end: null, state: "ended", exit_code: "0:0" };
+      mockApi({ "/api/v1/hosts": now(), [LEDGER]: ledger([holder("job:7", { about: told })]) });
+      renderAt("/jobs?by=holder");
+      const files = savedFiles();
+      await userEvent.click(await screen.findByRole("button", { name: "CSV" }));
+      expect(await files[0]?.text()).toBe(
+        "holder,gpus,held,busy,wasted,shared,energy,hosts,cluster,name,user,account,queue,state,exit_code,simulated\r\njob:7,2,40,30,10,10,12,node-1,,train,kim,ml,,ended,0:0,false\r\n",
+      );
     });
 
     it("has the waste of each user, and of those whose user nobody told", async () => {

@@ -13,12 +13,20 @@ import { hours, percent } from "./usage";
 /** As many hosts as a cell has room for. */
 const HOSTS_SHOWN = 2;
 
+/** What a cell says in small of a batch job, in the file each by itself. */
+const TOLD = ["name", "user", "account", "queue", "state", "exit_code"] as const;
+
 /** The list of jobs and pods. */
 export const HOLDER_LIST: ListOf<HolderRow> = {
   label: "GPU hours, energy and waste of each job and pod",
   keyOf: ({ cluster, holder }) => `${cluster ?? ""} ${holder}`,
   mark: ({ holder }) => ({ "data-group": holder }),
   pathOf: ({ path }) => path,
+  filed: [
+    { id: "cluster", value: ({ cluster }) => cluster },
+    ...TOLD.map((id) => ({ id, value: ({ about }: HolderRow) => about?.[id] ?? null })),
+    { id: "simulated", value: ({ isSimulated }) => String(isSimulated) },
+  ],
   below: ({ advice }) => (advice === null ? null : <Advice of={advice} />),
   columns: [
     { id: "holder", title: "Holder", card: "name", sort: lowestFirst(({ holder }) => holder), cell: (row) => <Holder row={row} />, className: "font-medium", limit: "max-w-72" },
@@ -39,6 +47,7 @@ export const LEDGER_LISTS: Readonly<Record<Ledger, ListOf<HolderRow>>> = {
   user: {
     ...HOLDER_LIST,
     label: "GPU hours, energy and waste of each user",
+    filed: [],
     columns: HOLDER_LIST.columns.map((column) => (column.id === "holder" ? { ...column, title: "User" } : column)),
   },
 };

@@ -5,7 +5,9 @@ import { FLEET } from "../../parts/addresses";
 /** What one job or pod used, or one user; null: not known. */
 export interface HolderRow {
   readonly holder: string;
-  /** What the batch system told of it, in words. */
+  /** What the batch system told of it; null: nothing. */
+  readonly about: JobUse["about"] | null;
+  /** The same in words. */
   readonly told: readonly string[];
   /** By which advice is asked for; null: there is none before a job is over. */
   readonly advice: JobAsk | null;
@@ -32,6 +34,7 @@ const UNTOLD = "user not told";
 export function holdersOf({ jobs, start, end }: Pick<JobList, "jobs" | "start" | "end">, by: Ledger, price: number | null): HolderRow[] {
   return jobs.map((job) => ({
     holder: by === "holder" ? (job.holder ?? "") : (job.group ?? UNTOLD),
+    about: job.about ?? null,
     told: by === "holder" ? toldOf(job) : [],
     advice: by === "holder" && job.about?.state === "ended" ? { holder: job.holder ?? "", cluster: job.cluster, start, end } : null,
     cluster: job.cluster,
