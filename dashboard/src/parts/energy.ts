@@ -13,4 +13,15 @@ export function sourceWords(counted: number | null): string {
   return counted < 0.005 ? "integrated power" : `${Math.round(counted * 100)}% counters, the rest integrated power`;
 }
 
-export const kwh = (value: number | null) => formatValue(value, "kWh");
+/** Less than this of an hour or kWh is no figure that anybody reads. */
+const LEAST = 0.01;
+
+/** An energy; a very small one in watt hours. */
+export function kwh(value: number | null): string {
+  return value !== null && value > 0 && value < LEAST ? formatValue(value * 1000, "Wh") : formatValue(value, "kWh");
+}
+
+/** Hours, of which a very few are told from none. */
+export function hours(value: number | null): string {
+  return value !== null && value > 0 && value < LEAST ? `< ${formatValue(LEAST, "h")}` : formatValue(value, "h");
+}

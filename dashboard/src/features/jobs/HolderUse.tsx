@@ -1,7 +1,7 @@
 import { useMemo } from "react";
 import type { JobList, Ledger } from "../../api/usage";
 import { List } from "../../parts/columns";
-import { kwh } from "../../parts/energy";
+import { hours, kwh } from "../../parts/energy";
 import { Pages, useListKeys } from "../../parts/list";
 import { inOrder, knownSort, unreadSort } from "../../parts/order";
 import { pageOf, PAGE_SIZE } from "../../parts/pages";
@@ -11,7 +11,7 @@ import { ABSENT, formatNumber, shareOf } from "../../shared/format";
 import { Empty } from "../../shared/states";
 import { LEDGER_LISTS } from "./holderList";
 import { costOf, holdersOf } from "./holders";
-import { hours, percent } from "./usage";
+import { percent } from "./usage";
 
 const MOST_WASTED = "-wasted";
 

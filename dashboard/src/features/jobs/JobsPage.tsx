@@ -11,7 +11,7 @@ import { Empty, Failed } from "../../shared/states";
 import { formatClock, formatInstant, MINUTE, useNow } from "../../shared/time";
 import { CustomRange, RangeChoices } from "../../parts/rangeChoices";
 import { List } from "../../parts/columns";
-import { kwh, sourceWords } from "../../parts/energy";
+import { hours, kwh, sourceWords } from "../../parts/energy";
 import { SimulatedBanner } from "../../parts/gpuLook";
 import { Pages, useListKeys, WaitingRows } from "../../parts/list";
 import { inOrder, knownSort, unreadSort } from "../../parts/order";
@@ -22,7 +22,7 @@ import { UnreadNotice } from "../../parts/UnreadNotice";
 import { HolderUse } from "./HolderUse";
 import { Stragglers } from "./Stragglers";
 import { GROUPS, JOBS, parsePrice, PRESETS_SHOWN, type Group } from "./address";
-import { byName, hours, percent, rowsOf, wholeOf, type UsageRow } from "./usage";
+import { byName, percent, rowsOf, wholeOf, type UsageRow } from "./usage";
 import { USAGE_LISTS } from "./usageList";
 
 const MOST_WASTE = "-idle";

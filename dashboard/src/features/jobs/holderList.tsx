@@ -1,14 +1,14 @@
 import type { Ledger } from "../../api/usage";
 import { HOST } from "../../parts/addresses";
 import type { ListOf } from "../../parts/columns";
-import { kwh } from "../../parts/energy";
+import { hours, kwh } from "../../parts/energy";
 import { Bar } from "../../parts/gpuLook";
 import { highestFirst, lowestFirst } from "../../parts/order";
 import { ABSENT, formatNumber, shareOf } from "../../shared/format";
 import { Link } from "../../shared/location";
 import { Advice } from "./Advice";
 import type { HolderRow } from "./holders";
-import { hours, percent } from "./usage";
+import { percent } from "./usage";
 
 /** As many hosts as a cell has room for. */
 const HOSTS_SHOWN = 2;

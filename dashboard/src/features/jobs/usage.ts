@@ -1,7 +1,7 @@
 import type { EnergyGroup, Holder, IdleGroup } from "../../api/usage";
 import { countedShare } from "../../parts/energy";
 import { compareText } from "../../parts/order";
-import { formatNumber, formatValue } from "../../shared/format";
+import { formatNumber } from "../../shared/format";
 
 /** What one holder used, and what of it was for nothing; null: not known. */
 export interface UsageRow {
@@ -57,5 +57,4 @@ export function byName(rows: readonly UsageRow[]): UsageRow[] {
   return [...rows].sort((a, b) => Number(a.group === null) - Number(b.group === null) || compareText(a.group ?? "", b.group ?? ""));
 }
 
-export const hours = (value: number | null) => formatValue(value, "h");
 export const percent = (share: number | null) => (share === null ? "" : `${formatNumber(share * 100)}%`);

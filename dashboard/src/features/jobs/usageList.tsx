@@ -2,12 +2,12 @@ import { HOLDERS, type Holder } from "../../api/usage";
 import { whereIs } from "../../api/where";
 import { COMPARE, FLEET } from "../../parts/addresses";
 import type { ListOf } from "../../parts/columns";
-import { kwh, sourceWords } from "../../parts/energy";
+import { hours, kwh, sourceWords } from "../../parts/energy";
 import { Bar } from "../../parts/gpuLook";
 import { highestFirst, lowestFirst } from "../../parts/order";
 import { ABSENT, capital, formatNumber, shareOf } from "../../shared/format";
 import { Link } from "../../shared/location";
-import { hours, percent, type UsageRow } from "./usage";
+import { percent, type UsageRow } from "./usage";
 
 /** By holder: the list of those who used GPUs. */
 export const USAGE_LISTS = Object.fromEntries(HOLDERS.map((by) => [by, usageList(by)])) as Readonly<Record<Holder, ListOf<UsageRow>>>;

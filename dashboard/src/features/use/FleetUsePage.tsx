@@ -6,6 +6,7 @@ import { whereIs, whereWords } from "../../api/where";
 import { stepFor } from "../../charts/axis";
 import { TimeChart } from "../../charts/TimeChart";
 import { List } from "../../parts/columns";
+import { hours, kwh } from "../../parts/energy";
 import { queryActions } from "../../parts/exports";
 import { SimulatedBanner } from "../../parts/gpuLook";
 import { ClearFilters, WaitingRows } from "../../parts/list";
@@ -175,7 +176,6 @@ const asItIs = (name: string) => name;
 
 /** The range as a whole. */
 function Totals({ use: { whole } }: { readonly use: FleetUse }) {
-  const hours = (value: number | null) => formatValue(value, "h");
   const reporting = lastReported(whole.gpus);
   const metered = lastReported(whole.power_gpus);
   return (
@@ -183,7 +183,7 @@ function Totals({ use: { whole } }: { readonly use: FleetUse }) {
       <Tile name="GPUs that reported" value={formatNumber(whole.gpus_seen)}>
         {reporting !== null && <span className="block text-xs text-faint">{formatNumber(reporting)} in the last step</span>}
       </Tile>
-      <Tile name="Energy" value={formatValue(whole.energy_kwh, "kWh")}>
+      <Tile name="Energy" value={kwh(whole.energy_kwh)}>
         {reporting !== null && metered !== reporting && <span className="block text-xs text-faint">{metered === null ? "no GPU reports power" : `power of ${formatNumber(metered)} GPUs`}</span>}
       </Tile>
       <Tile name="GPU hours" value={hours(whole.gpu_hours)} />

@@ -1,11 +1,10 @@
 import type { Share } from "../../api/fleetUse";
 import type { ListOf } from "../../parts/columns";
+import { hours, kwh } from "../../parts/energy";
 import { highestFirst, lowestFirst } from "../../parts/order";
-import { capital, formatNumber, formatValue, shareOf } from "../../shared/format";
+import { capital, formatNumber, shareOf } from "../../shared/format";
 import { Link } from "../../shared/location";
 import type { NamedLine } from "./lines";
-
-const hours = (value: number | null) => formatValue(value, "h");
 
 /** The list of the groups; `pathOf` leads to one of them alone, where that can be asked for. */
 export function groupList(by: Share, pathOf: (line: NamedLine) => string | null): ListOf<NamedLine> {
@@ -17,7 +16,7 @@ export function groupList(by: Share, pathOf: (line: NamedLine) => string | null)
     columns: [
       { id: by, title: capital(by), card: "name", sort: lowestFirst(({ name }) => name), cell: (line) => <GroupName line={line} path={pathOf(line)} />, className: "font-medium", limit: "max-w-72" },
       { id: "gpus", title: "GPUs", sort: highestFirst(({ line }) => line.gpus_seen), cell: ({ line }) => formatNumber(line.gpus_seen), className: "num" },
-      { id: "energy_kwh", title: "Energy", sort: highestFirst(({ line }) => line.energy_kwh), cell: ({ line }) => formatValue(line.energy_kwh, "kWh"), className: "num" },
+      { id: "energy_kwh", title: "Energy", sort: highestFirst(({ line }) => line.energy_kwh), cell: ({ line }) => kwh(line.energy_kwh), className: "num" },
       { id: "gpu_hours", title: "GPU hours", sort: highestFirst(({ line }) => line.gpu_hours), cell: ({ line }) => hours(line.gpu_hours), className: "num" },
       { id: "busy_gpu_hours", title: "Busy", sort: highestFirst(({ line }) => line.busy_gpu_hours), cell: ({ line }) => <Part of={line.gpu_hours} value={line.busy_gpu_hours} />, className: "num" },
       { id: "held_gpu_hours", title: "Held", sort: highestFirst(({ line }) => line.held_gpu_hours), cell: ({ line }) => <Part of={line.gpu_hours} value={line.held_gpu_hours} />, className: "num" },
