@@ -19,6 +19,15 @@ const found = (server: string) => async (page: Page) => {
   await expect(page.locator("[data-finding]").first()).toBeVisible();
 };
 
+/** Sums that agents make: the first come ten seconds after the first sample, and the page asks for them once a minute. */
+const summed = async (page: Page) => {
+  const rows = page.locator("[data-group]:visible");
+  await expect(async () => {
+    if ((await rows.count()) === 0) await page.reload();
+    await expect(rows.first()).toBeVisible();
+  }).toPass({ timeout: 60_000 });
+};
+
 /** The paths of all pages, of which those that name something cannot be gone to as they stand. */
 const PATHS = readFileSync(new URL("../../crates/api/src/route/pages.txt", import.meta.url), "utf8").trim().split("\n");
 
@@ -34,6 +43,8 @@ const READY: readonly Stop[] = [
   { name: "a host", path: "/hosts/sim-node-0001", server: LIVE, variable: "GPUVITALS_LIVE_URL", ready: visible("[data-gpu]:visible") },
   { name: "Fleet over time", path: "/fleet?range=1h", server: LIVE, variable: "GPUVITALS_LIVE_URL", ready: visible("[data-testid=chart] canvas") },
   { name: "Jobs", path: "/jobs?price=2", server: LIVE, variable: "GPUVITALS_LIVE_URL", ready: visible("[data-group]") },
+  { name: "Holders", path: "/jobs?by=holder&range=1h&price=2", server: LIVE, variable: "GPUVITALS_LIVE_URL", ready: summed },
+  { name: "Users", path: "/jobs?by=user&range=1h", server: LIVE, variable: "GPUVITALS_LIVE_URL", ready: summed },
   { name: "Queue", path: "/queue", server: APART, variable: "GPUVITALS_APART_URL", ready: visible("[data-group]") },
   { name: "Statistics", path: "/statistics", server: LIVE, variable: "GPUVITALS_LIVE_URL", ready: visible("[data-testid=chart] canvas") },
   { name: "Clusters", path: "/clusters", server: CLUSTERS, variable: "GPUVITALS_CLUSTERS_URL", ready: visible("main h1, main h2") },
