@@ -79,7 +79,8 @@ interface TotalsProps {
   readonly price: number | null;
 }
 
-const WHO: Readonly<Record<Ledger, string>> = { holder: "jobs and pods", user: "users" };
+/** One of them, and several. */
+const WHO: Readonly<Record<Ledger, readonly [string, string]>> = { holder: ["job or pod", "jobs and pods"], user: ["user", "users"] };
 
 function Totals({ by, list: { whole, total }, price }: TotalsProps) {
   const wasted = shareOf(whole.wasted_gpu_hours, whole.held_gpu_hours);
@@ -87,7 +88,7 @@ function Totals({ by, list: { whole, total }, price }: TotalsProps) {
   return (
     <dl className={TILES} aria-label="All together">
       <Tile name="Held" value={hours(whole.held_gpu_hours)}>
-        <span className="ml-1.5 text-xs text-faint">by {formatNumber(total)} {WHO[by]}</span>
+        <span className="ml-1.5 text-xs text-faint">by {formatNumber(total)} {WHO[by][total === 1 ? 0 : 1]}</span>
       </Tile>
       <Tile name="Busy" value={hours(whole.busy_gpu_hours)} />
       <Tile name="Wasted" value={hours(whole.wasted_gpu_hours)}>

@@ -97,6 +97,7 @@ describe("jobs and namespaces", () => {
       mockApi({ "/api/v1/hosts": now(), [LEDGER]: ledger([holder("user:kim", { job: null })]) });
       renderAt("/jobs?by=holder");
       expect((await screen.findByText("user:kim")).closest("a")).toBeNull();
+      expect(screen.getByText("by 1 job or pod")).toBeTruthy();
       expect(screen.getByRole("columnheader", { name: "Holder" })).toBeTruthy();
     });
 
@@ -112,6 +113,7 @@ describe("jobs and namespaces", () => {
       renderAt("/jobs?by=holder");
       expect(await screen.findByText("train, kim, ml, ended with 0:0")).toBeTruthy();
       expect(screen.getByText("train, lee, ml, running")).toBeTruthy();
+      expect(screen.getByText("by 2 jobs and pods")).toBeTruthy();
       const wanted = screen.getAllByRole("button", { name: /^Advice on/ });
       expect(wanted.map((button) => button.textContent)).toEqual(["Advice on job:7"]);
       expect(mock.asked.some(({ path }) => path.startsWith(`${LEDGER}/`))).toBe(false);
