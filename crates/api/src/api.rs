@@ -99,7 +99,7 @@ impl Api {
         let (limits, stopping) = (&config.limits, CancellationToken::new());
         let recent = RecentChanges::new(limits.resume_bytes, config.clock.clone(), stopping.clone());
         let of_source = Arc::clone(&status);
-        let watch = FleetWatch::of_now(move || of_source.recorded_after());
+        let watch = FleetWatch::of_now(config.clock.clone(), move || of_source.recorded_after());
         Self(Arc::new(ApiState {
             cache: Cache::new(config.cache_entries, limits.cache_bytes, limits.reuse),
             meter: Meter::default(),

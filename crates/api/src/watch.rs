@@ -22,6 +22,7 @@ use gpuvitals_analysis::freshness::Freshness;
 use gpuvitals_analysis::health_event::HealthEvent;
 use gpuvitals_analysis::hints;
 use gpuvitals_analysis::judgement::GpuJudge;
+use gpuvitals_core::clock::Clock;
 use gpuvitals_core::feed::Outlet;
 use gpuvitals_core::figures::Family;
 use gpuvitals_core::history::{
@@ -69,6 +70,8 @@ pub(crate) struct FleetWatch {
     log: OnceLock<LifeLog>,
     /// Tells from which age of the newest row on all rows are a recording; none: one instant is looked at.
     recorded_after: Option<Box<RecordedAfter>>,
+    /// Tells what time it is while the fleet is judged; none: one instant is looked at.
+    clock: Option<Clock>,
 }
 
 /// Answers with an age, or that more rows may come after any silence.
@@ -125,8 +128,11 @@ struct Work {
 impl FleetWatch {
     /// Over a fleet as it is now. `recorded_after` tells from which age of the newest row on all rows are a recording; none: more may come
     /// after any silence.
-    pub(crate) fn of_now(recorded_after: impl Fn() -> Option<Duration> + Send + Sync + 'static) -> Self {
-        Self { recorded_after: Some(Box::new(recorded_after)), ..Self::default() }
+    pub(crate) fn of_now(
+        clock: Clock,
+        recorded_after: impl Fn() -> Option<Duration> + Send + Sync + 'static,
+    ) -> Self {
+        Self { recorded_after: Some(Box::new(recorded_after)), clock: Some(clock), ..Self::default() }
     }
 
     /// Over a fleet as of an instant, with the first row of the recording that ends there, if one does.
@@ -211,12 +217,14 @@ impl FleetWatch {
         let is_over = self.is_over(&fleet, fresh);
         let lost = Arc::new(lost(history, &fleet, fresh).await?);
         let look = FleetLook { fleet, fresh, lost };
-        let ahead = ahead(history, fresh.now_ns).await?;
-        let counted = count_ahead(history, &ahead, fresh.now_ns).await;
+        let now = || self.clock.as_ref().map_or(fresh.now_ns, |clock| clock.now_ns().max(fresh.now_ns));
+        let ahead = ahead(history, &now).await?;
+        let now_ns = now();
+        let counted = count_ahead(history, &ahead, now_ns).await;
         let taken = look.clone();
         let coverage = Coverage::of(&missing);
         let take = move |work: &mut Work| {
-            let clocks = work.clocks.look(&ahead, counted.as_ref(), &taken.fleet.gpus, fresh.now_ns);
+            let clocks = work.clocks.look(&ahead, counted.as_ref(), &taken.fleet.gpus, now_ns);
             work.take(&taken, clocks, coverage);
         };
         self.blocking(take).await?;
@@ -488,14 +496,15 @@ async fn count_ahead(history: &dyn History, ahead: &[RowAhead], now_ns: i64) -> 
 }
 
 /// The newest row of each host that is ahead of the clock here, those furthest ahead first. A history without ranges of time has none.
-async fn ahead(history: &dyn History, now_ns: i64) -> Result<Vec<RowAhead>, QueryError> {
+/// Where reading takes its time, what came meanwhile is of now: `now` is asked again after each answer.
+async fn ahead(history: &dyn History, now: &(impl Fn() -> i64 + Sync)) -> Result<Vec<RowAhead>, QueryError> {
     let (mut found, mut hosts) = (Vec::new(), Vec::new());
     while found.len() < HOSTS_AHEAD_MAX {
         let others = Matcher { column: IdentityColumn::Node, test: TextTest::IsNot(hosts.clone()) };
         let others = Some(others).filter(|_| !hosts.is_empty());
         let query = RowsQuery {
             selector: Selector::new(others.into_iter().collect()).map_err(QueryError::failed)?,
-            start_ns: Some(now_ns.saturating_add(AHEAD_MAX_NS)),
+            start_ns: Some(now().saturating_add(AHEAD_MAX_NS)),
             newest_first: true,
             ..RowsQuery::of(Table::GpuEvents, 1)
         };
@@ -504,7 +513,12 @@ async fn ahead(history: &dyn History, now_ns: i64) -> Result<Vec<RowAhead>, Quer
             rows => rows?.answer,
         };
         let Some(batch) = rows.batch else { break };
-        let (identity, at_ns) = (batch.identity(0), batch.timestamps().first().copied().unwrap_or(now_ns));
+        let identity = batch.identity(0);
+        let until_ns = now().saturating_add(AHEAD_MAX_NS);
+        let at_ns = batch.timestamps().first().copied().unwrap_or(until_ns);
+        if at_ns <= until_ns {
+            break;
+        }
         hosts.push(Arc::from(identity.node().unwrap_or_default()));
         found.push(RowAhead { at_ns, identity });
     }

@@ -1,8 +1,10 @@
 //! What is wrong with the fleet.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
 
+use gpuvitals_core::clock::Clock;
 use gpuvitals_core::time::SECOND_NS;
 use gpuvitals_core::{Batch, BatchBuilder, Identity, IdentityColumn, MetricId, Origin, Table};
 use serde_json::{Value, json};
@@ -173,6 +175,25 @@ async fn a_host_whose_rows_go_on_ahead_of_the_clock_has_a_wrong_one() {
     assert_eq!(ids(&list), ["clock_wrong:n1"]);
     let sentence = list["findings"][0]["sentence"].as_str().unwrap();
     assert!(sentence.starts_with("its rows come with a time 50 min ahead"), "{sentence}");
+}
+
+#[tokio::test]
+async fn rows_that_come_while_a_busy_machine_judges_are_of_no_wrong_clock() {
+    // Ten seconds pass from one look at the clock to the next.
+    let looked = Arc::new(AtomicI64::new(now_ns()));
+    let looks = Arc::clone(&looked);
+    let clock = Clock::new(move || looks.fetch_add(10 * SECOND_NS, Ordering::Relaxed));
+    let world = World::empty(|config, _| {
+        config.limits.judge_every = Duration::ZERO;
+        config.clock = clock;
+    })
+    .await;
+    for _ in 0..12 {
+        let ahead_s = (looked.load(Ordering::Relaxed) - now_ns()) / SECOND_NS + 8;
+        world.append(rows(&[(gpu("GPU-a", "n1", 0, H100), -ahead_s, &[("power_w", 1.0)])])).await;
+        let list = world.ok("/api/v1/analysis/findings?kind=clock_wrong").await;
+        assert!(ids(&list).is_empty(), "{list}");
+    }
 }
 
 #[tokio::test]
