@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use gpuvitals_core::MetricId;
-use gpuvitals_core::history::{BucketQuery, Buckets, Cell, GpuState, GroupColumn};
+use gpuvitals_core::history::{Aggregate, BucketQuery, Buckets, Cell, GpuState, GroupColumn};
 use gpuvitals_core::time::{MINUTE_NS, SECOND_NS};
 use gpuvitals_core::{Table, quantity};
 
@@ -41,6 +41,7 @@ impl Happened {
         let metrics = metrics.chain(REPORTED).collect();
         BucketQuery {
             gpus: vec![Arc::clone(&gpu.key)],
+            aggregates: vec![Aggregate::Max, Aggregate::Last],
             group_by: vec![GroupColumn::Gpu],
             ..BucketQuery::of(Table::GpuEvents, metrics, start_ns.saturating_sub(BEFORE_NS), end_ns, step_ns)
         }

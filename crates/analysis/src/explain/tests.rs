@@ -1,7 +1,7 @@
 use std::sync::Arc;
 
 use gpuvitals_core::batch::Value;
-use gpuvitals_core::history::{BucketQuery, Buckets, Cell, GroupName, LatestValue};
+use gpuvitals_core::history::{Aggregate, BucketQuery, Buckets, Cell, GroupName, LatestValue};
 use gpuvitals_core::time::{MINUTE_NS, SECOND_NS};
 use gpuvitals_core::{Identity, catalogue};
 
@@ -125,7 +125,16 @@ fn answer(query: &BucketQuery, rows: impl IntoIterator<Item = (i64, &'static str
         let metric = catalogue::by_column(column).unwrap();
         let mut all = buckets.metrics_mut().iter_mut();
         let measured = all.find(|measured| measured.metric == metric).unwrap();
-        let one = Cell { count: 1, sum: value, min: value, max: value, last_ns: at_ns, last: value };
+        // A store that has rollups gives the figures alone that are asked for.
+        let figure = |asked, none| if query.aggregates.contains(&asked) { value } else { none };
+        let one = Cell {
+            count: 1,
+            sum: figure(Aggregate::Mean, 0.0),
+            min: figure(Aggregate::Min, f64::INFINITY),
+            max: figure(Aggregate::Max, f64::NEG_INFINITY),
+            last_ns: at_ns,
+            last: figure(Aggregate::Last, f64::NAN),
+        };
         measured.cells[place].merge(&one);
     }
     buckets

@@ -3,7 +3,9 @@
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
-use gpuvitals_core::history::{BucketQuery, Buckets, GpuState, GroupColumn, Matcher, Selector, TextTest};
+use gpuvitals_core::history::{
+    Aggregate, BucketQuery, Buckets, GpuState, GroupColumn, Matcher, Selector, TextTest,
+};
 use gpuvitals_core::number::float;
 use gpuvitals_core::time::{AHEAD_MAX_NS, FUTURE_MAX_NS, MINUTE_NS, SECOND_NS};
 use gpuvitals_core::{Identity, IdentityColumn, Table, time};
@@ -59,6 +61,7 @@ impl ClockWatch {
         let end_ns = newest_ns.max(start_ns);
         Some(BucketQuery {
             selector: Selector::new(vec![of_hosts]).ok()?,
+            aggregates: vec![Aggregate::Last],
             group_by: [IdentityColumn::Cluster, IdentityColumn::Node].map(GroupColumn::Identity).to_vec(),
             ..BucketQuery::of(Table::GpuEvents, REPORTED.to_vec(), start_ns, end_ns, MINUTE_NS)
         })

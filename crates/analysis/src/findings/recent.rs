@@ -3,7 +3,7 @@
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
-use gpuvitals_core::history::{BucketQuery, Buckets, Cell, GpuState, GroupColumn, POINTS_MAX};
+use gpuvitals_core::history::{Aggregate, BucketQuery, Buckets, Cell, GpuState, GroupColumn, POINTS_MAX};
 use gpuvitals_core::integral::seconds;
 use gpuvitals_core::number::float;
 use gpuvitals_core::throttle::{LimitBits, REASONS, STATUS, STEPS, STEPS_AT_POWER_LIMIT, STEPS_OF_HEAT};
@@ -209,6 +209,9 @@ impl Minute {
     }
 }
 
+/// What of the values of a minute is read: a rollup gives nothing else of them.
+const FIGURES: [Aggregate; 4] = [Aggregate::Mean, Aggregate::Min, Aggregate::Max, Aggregate::Last];
+
 /// Metrics of a minute: of all but idleness.
 fn metrics() -> Vec<MetricId> {
     let single =
@@ -232,6 +235,7 @@ pub(super) fn metrics_of_brake() -> Vec<MetricId> {
 /// Values by the minute, of each GPU and holder.
 pub(super) fn query(metrics: Vec<MetricId>, start_ns: i64, end_ns: i64) -> BucketQuery {
     BucketQuery {
+        aggregates: FIGURES.to_vec(),
         group_by: [GroupColumn::Gpu]
             .into_iter()
             .chain(HOLDER.map(GroupColumn::Identity))

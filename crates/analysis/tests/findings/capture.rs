@@ -9,13 +9,13 @@ use gpuvitals_analysis::coverage::Coverage;
 use gpuvitals_analysis::findings::{Recent, Situation, Tracker, judge};
 use gpuvitals_analysis::freshness::Freshness;
 use gpuvitals_core::batch::{RowKeys, Value};
-use gpuvitals_core::history::{Buckets, Cell, Fleet, GroupName, LiveFleet};
+use gpuvitals_core::history::{Buckets, Fleet, GroupName, LiveFleet};
 use gpuvitals_core::ports::{Poll, Source};
 use gpuvitals_core::{Batch, BatchBuilder, Identity, IdentityColumn, MetricId, Origin, Table};
 use gpuvitals_inputs::csv::CsvSource;
 use gpuvitals_inputs::replay::ReplayConfig;
 
-use crate::lab::{Lab, START_NS, gpu_seconds};
+use crate::lab::{Lab, START_NS, asked, gpu_seconds};
 
 /// The fleet of the capture; none where it is not on this machine.
 fn fleet() -> Option<(Fleet, Vec<Batch>)> {
@@ -76,8 +76,7 @@ fn hour(metric: MetricId, end_ns: i64, rows: &[Batch]) -> Buckets {
             for measured in buckets.metrics_mut() {
                 let value = batch.metric(measured.metric).and_then(|column| column.value(row));
                 let Some(value) = value.map(Value::as_f64) else { continue };
-                let one = Cell { count: 1, sum: value, min: value, max: value, last_ns: at_ns, last: value };
-                measured.cells[place].merge(&one);
+                measured.cells[place].merge(&asked(&query.aggregates, value, at_ns));
             }
         }
     }

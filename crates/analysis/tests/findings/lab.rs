@@ -7,7 +7,7 @@ use gpuvitals_analysis::coverage::Coverage;
 use gpuvitals_analysis::findings::{Recent, Situation, Tracker, judge};
 use gpuvitals_analysis::freshness::Freshness;
 use gpuvitals_core::batch::{RowKeys, Value};
-use gpuvitals_core::history::{BucketQuery, Buckets, Cell, GroupName, LiveFleet, TimeSteps};
+use gpuvitals_core::history::{Aggregate, BucketQuery, Buckets, Cell, GroupName, LiveFleet, TimeSteps};
 use gpuvitals_core::ports::{Poll, Source};
 use gpuvitals_core::time::MINUTE_NS;
 use gpuvitals_core::{Batch, BatchBuilder, Identity, IdentityColumn, MetricId, Origin, Table};
@@ -243,9 +243,7 @@ impl Lab {
                 for measured in buckets.metrics_mut() {
                     let value = batch.metric(measured.metric).and_then(|column| column.value(row));
                     let Some(value) = value.map(Value::as_f64) else { continue };
-                    let one =
-                        Cell { count: 1, sum: value, min: value, max: value, last_ns: at_ns, last: value };
-                    measured.cells[place].merge(&one);
+                    measured.cells[place].merge(&asked(&query.aggregates, value, at_ns));
                 }
             }
         }
@@ -263,6 +261,21 @@ impl Lab {
 #[expect(clippy::cast_precision_loss, reason = "hours")]
 pub(crate) fn gpu_seconds(span_ns: i64) -> f64 {
     span_ns as f64 / 1e9
+}
+
+/// The cell of one value with the figures that are asked for: a store gives no others where it has rollups.
+pub(crate) fn asked(aggregates: &[Aggregate], value: f64, at_ns: i64) -> Cell {
+    let mut cell = Cell { count: 1, last_ns: at_ns, ..Cell::EMPTY };
+    for aggregate in aggregates {
+        match aggregate {
+            Aggregate::Mean => cell.sum = value,
+            Aggregate::Min => cell.min = value,
+            Aggregate::Max => cell.max = value,
+            Aggregate::Last => cell.last = value,
+            _ => {}
+        }
+    }
+    cell
 }
 
 /// Whether a finding is about the target of a fault.

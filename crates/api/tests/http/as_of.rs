@@ -157,3 +157,34 @@ async fn no_row_tells_that_a_recording_fell_silent() {
         assert_eq!(!world.store_findings().await.is_empty(), is_told, "{list}");
     }
 }
+
+#[tokio::test]
+async fn rollups_tell_of_an_instant_nothing_that_its_rows_do_not() {
+    let world = World::empty(|config, store| {
+        config.limits.judge_every = Duration::ZERO;
+        store.rollup_rows = 1;
+    })
+    .await;
+    let sound: &[(&str, f64)] =
+        &[("utilization_pct", 99.0), ("pcie_width", 16.0), ("pcie_width_max", 16.0), ("temperature_c", 60.0)];
+    let gpus: Vec<Identity> = (0..4).map(|n| gpu(&format!("GPU-{n}"), "sim-node-01", n, H100)).collect();
+    for ticks in [46..=90, 1..=45] {
+        let all: Vec<Row<'_>> =
+            ticks.flat_map(|tick| gpus.iter().map(move |gpu| (gpu.clone(), 10 * tick, sound))).collect();
+        world.append(rows(&all)).await;
+        world.store.flush().await.unwrap();
+    }
+    world.store.compact().await.unwrap();
+    let merged = async {
+        while world.store.stats().flushed.files > 0 || world.store.stats().rollups.files == 0 {
+            tokio::task::yield_now().await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(30), merged).await.unwrap();
+    world.set_time(now_ns() + 30 * MINUTE_NS);
+    let course =
+        "/api/v1/query?metrics=pcie_width&step=60s&start=2026-11-20T15:46:00Z&end=2026-11-20T15:57:59Z";
+    assert_eq!(world.ok(course).await["rollup_ms"], 60_000);
+    let list = world.ok("/api/v1/analysis/findings?at=2026-11-20T15:59:00Z").await;
+    assert!(ids(&list).is_empty(), "{list}");
+}
