@@ -40,7 +40,7 @@ test.describe("jobs and namespaces", () => {
     await expect(rows.first()).toContainText("simulated");
     await expect(page.getByRole("columnheader", { name: "Cost of waste" })).toBeVisible();
     await expect(page.getByRole("list", { name: "The rest of the time" })).toContainText("Nobody had GPUs for");
-    await rows.first().getByRole("link").last().click();
+    await rows.first().getByRole("link", { name: /^sim-node-/ }).first().click();
     await expect(page).toHaveURL(/\/hosts\/sim-node-/);
     expect(heard).toEqual([]);
   });

@@ -71,7 +71,10 @@ describe("jobs and namespaces", () => {
       expect(screen.getByRole("link", { name: "node-1" }).getAttribute("href")).toBe("/hosts/node-1");
       const other = screen.getByRole("link", { name: "pod:team/a/main" });
       expect(other.getAttribute("href")).toBe("/gpus?where=cluster%3Deast%3Bnamespace%3Dteam%3Bpod%3Da");
-      expect(other.closest("tr")?.textContent).toMatch(/east, has a GPU now, simulated.*n1n2and 1 more$/);
+      expect(other.closest("tr")?.textContent).toMatch(/east, has a GPU now, simulated.*n1n2and 1 moreCompare$/);
+      expect(screen.getAllByRole("link", { name: /^Compare/ }).map((way) => [way.getAttribute("aria-label"), way.getAttribute("href")])).toEqual([
+        ["Compare the GPUs of pod:team/a/main", "/compare?where=cluster%3Deast%3Bnamespace%3Dteam%3Bpod%3Da"],
+      ]);
       const asked = mock.asked.find(({ path }) => path === LEDGER)?.params;
       expect(Date.parse(asked?.get("end") ?? "") - Date.parse(asked?.get("start") ?? "")).toBe(3_600_000);
       expect(mock.asked.some(({ path }) => path === ENERGY)).toBe(false);

@@ -1,5 +1,5 @@
 import type { Ledger } from "../../api/usage";
-import { HOST } from "../../parts/addresses";
+import { COMPARE, FLEET, HOST } from "../../parts/addresses";
 import type { ListOf } from "../../parts/columns";
 import { hours, kwh } from "../../parts/energy";
 import { Bar } from "../../parts/gpuLook";
@@ -21,7 +21,7 @@ export const HOLDER_LIST: ListOf<HolderRow> = {
   label: "GPU hours, energy and waste of each job and pod",
   keyOf: ({ cluster, holder }) => `${cluster ?? ""} ${holder}`,
   mark: ({ holder }) => ({ "data-group": holder }),
-  pathOf: ({ path }) => path,
+  pathOf: ({ where }) => (where === null ? null : FLEET.to({ where })),
   filed: [
     { id: "cluster", value: ({ cluster }) => cluster },
     ...TOLD.map((id) => ({ id, value: ({ about }: HolderRow) => about?.[id] ?? null })),
@@ -38,6 +38,7 @@ export const HOLDER_LIST: ListOf<HolderRow> = {
     { id: "energy", title: "Energy", sort: highestFirst(({ energyKwh }) => energyKwh), cell: ({ energyKwh }) => kwh(energyKwh), className: "num" },
     { id: "cost", title: "Cost of waste", sort: highestFirst(({ cost }) => cost), cell: ({ cost }) => (cost === null ? ABSENT : formatNumber(cost)), className: "num" },
     { id: "hosts", title: "Hosts", value: ({ hosts }) => hosts.join(" "), cell: ({ hosts }) => <Hosts hosts={hosts} /> },
+    { id: "compare", title: "Compare", cell: (row) => <Comparison row={row} /> },
   ],
 };
 
@@ -48,20 +49,21 @@ export const LEDGER_LISTS: Readonly<Record<Ledger, ListOf<HolderRow>>> = {
     ...HOLDER_LIST,
     label: "GPU hours, energy and waste of each user",
     filed: [],
-    columns: HOLDER_LIST.columns.map((column) => (column.id === "holder" ? { ...column, title: "User" } : column)),
+    // No identity names users.
+    columns: HOLDER_LIST.columns.filter(({ id }) => id !== "compare").map((column) => (column.id === "holder" ? { ...column, title: "User" } : column)),
   },
 };
 
-function Holder({ row: { holder, told, cluster, path, isRunning, isSimulated } }: { readonly row: HolderRow }) {
+function Holder({ row: { holder, told, cluster, where, isRunning, isSimulated } }: { readonly row: HolderRow }) {
   const notes = [...told, cluster, isRunning ? "has a GPU now" : null, isSimulated ? "simulated" : null].filter((note) => note !== null);
   return (
     <>
-      {path === null ? (
+      {where === null ? (
         <span className="block truncate" title={holder}>
           {holder}
         </span>
       ) : (
-        <Link to={path} data-row="" className="block truncate hover:underline" title={`GPUs that ${holder} holds now`}>
+        <Link to={FLEET.to({ where })} data-row="" className="block truncate hover:underline" title={`GPUs that ${holder} holds now`}>
           {holder}
         </Link>
       )}
@@ -93,5 +95,15 @@ function Hosts({ hosts }: { readonly hosts: readonly string[] }) {
       ))}
       {more > 0 && <span className="text-faint" title={hosts.join(", ")}>and {formatNumber(more)} more</span>}
     </span>
+  );
+}
+
+/** The GPUs that it has now beside each other, where it has several. */
+function Comparison({ row: { holder, where, gpus, isRunning } }: { readonly row: HolderRow }) {
+  if (where === null || gpus < 2 || !isRunning) return null;
+  return (
+    <Link to={COMPARE.to({ where })} className="relative rounded text-accent hover:underline" aria-label={`Compare the GPUs of ${holder}`}>
+      Compare
+    </Link>
   );
 }

@@ -1,6 +1,5 @@
 import type { JobAsk, JobList, JobUse, Ledger } from "../../api/usage";
 import { whereIs } from "../../api/where";
-import { FLEET } from "../../parts/addresses";
 
 /** What one job or pod used, or one user; null: not known. */
 export interface HolderRow {
@@ -23,8 +22,8 @@ export interface HolderRow {
   readonly energyKwh: number | null;
   /** Of the wasted hours. */
   readonly cost: number | null;
-  /** Where the GPUs are that it has now; null: nothing tells them from others, as those of a user. */
-  readonly path: string | null;
+  /** Tests of the identity that the GPUs pass that it has now; null: nothing tells them from others, as those of a user. */
+  readonly where: string | null;
 }
 
 /** Whose user nobody told. */
@@ -48,7 +47,7 @@ export function holdersOf({ jobs, start, end }: Pick<JobList, "jobs" | "start" |
     shared: job.shared_gpu_hours,
     energyKwh: job.energy_kwh,
     cost: costOf(job, price),
-    path: by === "holder" ? pathOf(job) : null,
+    where: by === "holder" ? whereOf(job) : null,
   }));
 }
 
@@ -67,10 +66,10 @@ export function costOf({ wasted_gpu_hours: wasted, wasted_cost: told }: Pick<Job
   return wasted === null ? null : price * wasted;
 }
 
-/** The GPUs whose identity names the pod or the job. */
-function pathOf({ cluster, namespace, pod, job }: JobUse): string | null {
+/** That the identity names the pod or the job. */
+function whereOf({ cluster, namespace, pod, job }: JobUse): string | null {
   if (pod === null && job === null) return null;
   const names = pod === null ? { cluster, job } : { cluster, namespace, pod };
   const known = Object.entries(names).flatMap(([column, text]) => (text === null ? [] : [whereIs(column, text)]));
-  return FLEET.to({ where: known.join(";") });
+  return known.join(";");
 }

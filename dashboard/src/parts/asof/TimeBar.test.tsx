@@ -1,6 +1,7 @@
 import { fireEvent, screen, waitFor, within } from "@testing-library/react";
 import { userEvent } from "@testing-library/user-event";
 import { expect, it } from "vitest";
+import { savedFiles } from "../../testing/files";
 import { finding, findingsOf, gpu, listOf, mockApi, ok } from "../../testing/mockApi";
 import { renderAt } from "../../testing/render";
 
@@ -177,6 +178,19 @@ it("lists what changed by the filters of the findings, and says which of them it
   await userEvent.click(await screen.findByText("What changed", { exact: false }));
   await waitFor(() => expect(listed()).toEqual([expect.stringContaining("over"), expect.stringContaining("XID 63")]));
   expect(screen.queryByText(/every severity/)).toBeNull();
+});
+
+it("gives what changed as a file", async () => {
+  const mock = server();
+  mock.set(CHANGED, changesOf(jobChange("node-1", "research")));
+  renderAt(`/?at=${AT}`);
+  await userEvent.click(await screen.findByText("What changed", { exact: false }));
+  await waitFor(() => expect(listed()).toEqual(expect.arrayContaining([expect.stringContaining("research / train-7")])));
+  const files = savedFiles();
+  await userEvent.click(within(screen.getByTestId("time-bar")).getByRole("button", { name: "CSV" }));
+  const text = await files[0]?.text();
+  expect(text?.split("\r\n")[0]).toBe("time,gpu,host,kind,finding,namespace,text");
+  expect(text).toContain("2026-11-20T02:30:00.000Z,GPU-node-1,node-1,job_started,,research,");
 });
 
 it("lists above the map what changed of the GPUs that it shows", async () => {

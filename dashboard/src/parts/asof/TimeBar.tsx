@@ -7,7 +7,8 @@ import { chooseInstant, useInstant } from "../../shared/instant";
 import { Link } from "../../shared/location";
 import { DAY, formatInstant, HOUR, MINUTE, parseField, SECOND, toField, useClock } from "../../shared/time";
 import { GPU } from "../addresses";
-import { endOf, placeOf, stepsTo, ticksOf } from "./bar";
+import { SaveCsv } from "../saveCsv";
+import { changesCsv, endOf, placeOf, stepsTo, ticksOf } from "./bar";
 
 const SPANS = { "1h": HOUR, "6h": 6 * HOUR, "24h": DAY, "7d": 7 * DAY, "30d": 30 * DAY } as const;
 type SpanName = keyof typeof SPANS;
@@ -208,6 +209,7 @@ function WhatChanged({ all: health, span, of, names, present, clock, doubt, unfi
           ))}
         </ol>
       )}
+      {isOpen && all.length > 0 && <SaveCsv label="What changed" text={() => changesCsv(all)} />}
     </details>
   );
 }

@@ -2,6 +2,7 @@ import type { Happened } from "../../api/happened";
 import type { Health } from "../../api/client";
 import type { Span } from "../../api/queries";
 import { parseInstant } from "../../shared/time";
+import { csvOf } from "../csv";
 
 /** Where on a bar of so many steps an instant lies. */
 export function placeOf(at: number, { start, end }: Span, steps: number): number {
@@ -39,4 +40,10 @@ export function stepsTo(all: readonly Happened[], present: number): { readonly e
 export function endOf(health: Health | undefined): number | null {
   const end = parseInstant(health?.recording_end);
   return end === null ? null : end + 1;
+}
+
+/** What has happened, as a file. */
+export function changesCsv(all: readonly Happened[]): string {
+  const rows = all.map(({ at, gpu, host, kind, finding, namespace, text }) => [new Date(at).toISOString(), gpu, host, kind, finding, namespace, text]);
+  return csvOf(["time", "gpu", "host", "kind", "finding", "namespace", "text"], rows);
 }
