@@ -1,5 +1,7 @@
 //! Whether the numbers of a column that is called `gpu`, `index` or `id` name GPUs: they may be a load, or count the rows.
 
+use std::collections::HashMap;
+
 use gpuvitals_core::foreign::absence;
 use gpuvitals_core::time;
 
@@ -27,10 +29,18 @@ pub(super) enum NoGpu {
     Values,
 }
 
+/// What a column stands beside.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Beside {
+    /// The load of a CPU.
+    Cpu,
+    /// Nothing that tells of it.
+    Others,
+}
+
 /// Judges a column; none: its texts name GPUs, or nothing tells. `times` are the columns that may be times.
 pub(super) fn judge(sample: &Sample, column: usize, times: &[usize]) -> Option<NoGpu> {
     let cells = || sample.cells(column).take(CELLS_MAX).filter(|text| absence(text).is_none());
-    let number = |text: &str| text.trim_end_matches('%').trim_end().parse::<f64>().ok();
     if cells().next().is_none() || !cells().all(|text| number(text).is_some()) {
         return None;
     }
@@ -42,14 +52,7 @@ pub(super) fn judge(sample: &Sample, column: usize, times: &[usize]) -> Option<N
         let is_ratio = cells().all(|text| number(text).is_some_and(|number| number <= 1.0));
         return Some(if cells().all(is_share) && !is_ratio { NoGpu::Percent } else { NoGpu::Fractions });
     }
-    let rows: Vec<(f64, Vec<&str>)> = {
-        let mut clocks: Vec<_> = times.iter().map(|column| sample.cells(*column)).collect();
-        let rows = sample.cells(column).take(CELLS_MAX).map(|text| {
-            let clock = clocks.iter_mut().map(|cells| cells.next().unwrap_or_default()).collect();
-            (number(text), clock)
-        });
-        rows.filter_map(|(number, clock)| Some((number?, clock))).collect()
-    };
+    let rows = rows(sample, column, times);
     if times.is_empty() || is_one_look(&rows) || !are_distinct(&rows) {
         return None;
     }
@@ -65,6 +68,54 @@ pub(super) fn judge(sample: &Sample, column: usize, times: &[usize]) -> Option<N
         }
         _ => None,
     }
+}
+
+/// Whether the numbers of a column that is called `gpu` are loads that come again and again: each row has a time of its own, they
+/// come in no turn, and they are too far apart for the GPUs of a machine. Beside the load of a CPU they may be close.
+pub(super) fn is_load(sample: &Sample, column: usize, times: &[usize], beside: Beside) -> bool {
+    let is_text = |text: &str| absence(text).is_none() && number(text).is_none();
+    let rows = rows(sample, column, times);
+    let is_share = |number: f64| (0.0..=100.0).contains(&number);
+    if times.is_empty()
+        || sample.cells(column).take(CELLS_MAX).any(is_text)
+        || rows.iter().any(|(number, _)| !is_share(*number))
+        || is_one_look(&rows)
+        || !are_distinct(&rows)
+        || is_in_turn(&rows)
+    {
+        return false;
+    }
+    let mut numbers: Vec<f64> = rows.iter().map(|(number, _)| *number).collect();
+    numbers.sort_by(f64::total_cmp);
+    numbers.dedup();
+    let largest = numbers.last().copied().unwrap_or_default();
+    let distinct = u32::try_from(numbers.len()).unwrap_or(u32::MAX);
+    let is_sparse = largest >= f64::from(INDEX_MAX) && f64::from(distinct) * 2.0 <= largest + 1.0;
+    beside == Beside::Cpu || is_sparse
+}
+
+/// A cell's number, without a percent sign.
+fn number(text: &str) -> Option<f64> {
+    text.trim_end_matches('%').trim_end().parse().ok()
+}
+
+/// The numbers of a column, each with the texts of its row that may be its time.
+fn rows<'a>(sample: &'a Sample, column: usize, times: &[usize]) -> Vec<(f64, Vec<&'a str>)> {
+    let mut clocks: Vec<_> = times.iter().map(|column| sample.cells(*column)).collect();
+    let rows = sample.cells(column).take(CELLS_MAX).map(|text| {
+        let clock = clocks.iter_mut().map(|cells| cells.next().unwrap_or_default()).collect();
+        (number(text), clock)
+    });
+    rows.filter_map(|(number, clock)| Some((number?, clock))).collect()
+}
+
+/// Whether each number is always followed by the same one, as GPUs are that are looked at in turn.
+fn is_in_turn(rows: &[(f64, Vec<&str>)]) -> bool {
+    let mut followers: HashMap<u64, u64> = HashMap::new();
+    rows.windows(2).all(|pair| match pair {
+        [(one, _), (next, _)] => *followers.entry(one.to_bits()).or_insert(next.to_bits()) == next.to_bits(),
+        _ => true,
+    })
 }
 
 /// Whether all rows are of one instant.

@@ -7,7 +7,7 @@ use gpuvitals_core::{IdentityColumn, Table};
 use super::cell;
 use super::draft::{Draft, Evidence, Sense};
 use super::model;
-use super::numbering::{self, NoGpu};
+use super::numbering::{self, Beside, NoGpu};
 use super::owner;
 use super::plan::{is_named, tells_gpu};
 
@@ -27,13 +27,19 @@ impl Draft<'_> {
         let times: Vec<usize> = times.map(|(index, _)| index).collect();
         let has_load =
             senses.iter().any(|sense| matches!(sense.meaning, Meaning::Metric(id, _) if id == LOAD));
+        let is_cpus = self.names.iter().any(|name| is_named(name, "cpu"));
+        let beside = if is_cpus { Beside::Cpu } else { Beside::Others };
         for (index, (sense, name)) in senses.iter_mut().zip(self.names).enumerate() {
             let may_be = sense.meaning == Meaning::Gpu
                 || (sense.meaning == Meaning::Unknown && sense.why.is_none() && foreign::names_device(name));
             if !may_be || matches!(sense.evidence, Evidence::User | Evidence::Tool) {
                 continue;
             }
-            let Some(none) = numbering::judge(self.sample, index, &times) else { continue };
+            let is_load = || {
+                is_named(name, "gpu") && !has_load && numbering::is_load(self.sample, index, &times, beside)
+            };
+            let none = numbering::judge(self.sample, index, &times);
+            let Some(none) = none.or_else(|| is_load().then_some(NoGpu::Percent)) else { continue };
             let is_load = none == NoGpu::Percent && is_named(name, "gpu") && !has_load;
             *sense = if is_load {
                 Sense { meaning: Meaning::Metric(LOAD, 1.0), evidence: Evidence::Numbers, ..Sense::default() }

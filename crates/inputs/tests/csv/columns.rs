@@ -99,6 +99,22 @@ fn numbers_of_a_column_that_is_called_gpu_or_index_may_name_none() {
         let text = format!("{name},time,power_w\n0,1752871354,7\n1,1752871355,8\n2,1752871356,9\n");
         check(&text, &["rows:gpu0 power_w=7", "rows:gpu0 power_w=8", "rows:gpu0 power_w=9"]);
     }
+    // Loads that come again, far apart or beside those of a CPU, and GPUs in no turn or in turn.
+    let rows = |names: &str, numbers: &[u32]| {
+        let row = |(at, number): (usize, &u32)| format!("{},7,{number}\n", 1_752_871_354 + at);
+        format!("time,{names}\n{}", numbers.iter().enumerate().map(row).collect::<String>())
+    };
+    let loads = [98, 97, 98, 0, 98, 98, 0, 97, 98, 0];
+    let low = [3, 0, 0, 5, 3, 0, 5, 0];
+    for text in [rows("power_w,gpu", &loads), rows("cpu,gpu", &low)] {
+        assert!(
+            owners(&text).iter().all(|owner| !owner.contains(":gpu9") && !owner.contains(":gpu3")),
+            "{text}"
+        );
+        assert!(said(&text)[0].contains("utilization_pct="), "{text}");
+    }
+    assert!(owners(&rows("power_w,gpu", &low))[0].starts_with("rows:gpu3 "));
+    assert!(owners(&rows("power_w,gpu", &[20, 40, 20, 40, 20, 40]))[0].starts_with("rows:gpu20 "));
     // One look at several GPUs, rows of one time, and rows that come back to a GPU.
     check(
         "index,time,power_w\n0,1752871354.1,7\n1,1752871354.2,8\n2,1752871354.3,9\n",
