@@ -40,6 +40,7 @@ mod split;
 mod spread;
 mod subject;
 mod tables;
+mod tail;
 mod text;
 mod times;
 mod units;

@@ -8,7 +8,7 @@ pub const REPORTS_MAX: u32 = 20;
 /// The reason why a row was skipped, or (`Value`) a value left out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Cause {
-    /// Another number of fields than the header.
+    /// Another number of fields than the header, or the end of the file within the last.
     Fields,
     /// The time cannot be read.
     Time,

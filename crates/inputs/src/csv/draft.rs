@@ -21,6 +21,7 @@ use super::labels;
 use super::owner;
 use super::plan::{Column, CsvForm, Owner, Plan, Role, Surroundings, Unfit, extra_name, is_named, tells_gpu};
 use super::sample::Sample;
+use super::tail::Tail;
 use super::when;
 
 const TEMPERATURE: MetricId = MetricId::of("temperature_c");
@@ -137,6 +138,7 @@ impl Plan {
                 column.why = Some("no row has this field".to_owned());
             }
         }
+        self.tail = self.fields_min.checked_sub(1).and_then(|last| Tail::of(draft.sample, last));
         for column in self.columns.iter().filter(|column| !matches!(column.role, Role::Metric(_))) {
             if let (Some(why), Role::Extra(name)) = (&column.why, &column.role)
                 && widest >= self.columns.len()
@@ -284,6 +286,7 @@ impl Draft<'_> {
             misfits: HashMap::new(),
             series: Vec::new(),
             repeats: None,
+            tail: None,
             apart: None,
             warnings: Vec::new(),
             notes,

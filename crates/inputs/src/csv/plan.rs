@@ -12,6 +12,7 @@ use super::decimal::Decimals;
 use super::error::CsvError;
 use super::hints::Hints;
 use super::sample::Sample;
+use super::tail::Tail;
 use super::times::Times;
 use crate::timeline::Replay;
 
@@ -94,6 +95,8 @@ pub(super) struct Plan {
     pub(super) dialect: Option<&'static Dialect>,
     /// Fewest fields of a row: all rows may lack the same last ones.
     pub(super) fields_min: usize,
+    /// How the last fields are written, if alike: so one that is cut is known.
+    pub(super) tail: Option<Tail>,
     pub(super) decimals: Decimals,
     pub(super) times: Option<Times>,
     pub(super) owner: Owner,

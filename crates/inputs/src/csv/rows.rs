@@ -21,6 +21,7 @@ use super::sample;
 use super::series::SeriesName;
 use super::split::Splitter;
 use super::subject::{Subject, Subjects};
+use super::tail::Tail;
 use super::times::Times;
 use crate::report::{Cause, Ledger, Refusal};
 use crate::timeline::Replay;
@@ -196,6 +197,12 @@ impl RowBuilder {
         if !is_fit {
             let reason = format!("{found} fields where the header has {wanted}");
             return Err(Refusal { cause: Cause::Fields, column: None, reason });
+        }
+        let last = found.saturating_sub(1);
+        let is_cut = |tail: &Tail| found == self.plan.fields_min && tail.is_cut(record.field(last));
+        if record.is_unended() && self.plan.tail.as_ref().is_some_and(is_cut) {
+            let reason = "the file ends within this field".to_owned();
+            return Err(Refusal { cause: Cause::Fields, column: Some(last), reason });
         }
         if let column @ Some(_) = record.not_text() {
             return Err(Refusal { cause: Cause::Encoding, column, reason: "not UTF-8".to_owned() });

@@ -59,6 +59,8 @@ pub(super) struct Splitter {
     begun: bool,
     /// Set while a record that is too long is skipped.
     passed: Option<Lengths>,
+    /// The input ended in the current record, before an end of its line.
+    is_unended: bool,
     /// Line on which the record begins, and the current one.
     record_line: u64,
     line: u64,
@@ -115,6 +117,7 @@ impl Splitter {
             fields: 0,
             begun: false,
             passed: None,
+            is_unended: false,
             record_line: 1,
             line: 1,
         }
@@ -159,6 +162,11 @@ impl Splitter {
             return None;
         }
         (0..self.fields).find(|index| std::str::from_utf8(self.field(*index)).is_err())
+    }
+
+    /// Whether the input ended in the current record: no end of a line says that it is whole.
+    pub(super) fn is_unended(&self) -> bool {
+        self.is_unended
     }
 
     /// Number of fields of the current record.
@@ -218,6 +226,7 @@ impl Splitter {
             let full = matches!(result, ReadRecordResult::OutputFull | ReadRecordResult::OutputEndsFull);
             if result == ReadRecordResult::Record {
                 self.begun = false;
+                self.is_unended = at_end;
                 return self.close();
             }
             if at_end && !full {

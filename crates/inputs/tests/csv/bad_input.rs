@@ -156,6 +156,38 @@ fn a_row_in_which_only_nonsense_stands_is_skipped() {
 }
 
 #[test]
+fn a_last_row_that_the_end_of_the_file_cuts_within_a_value_is_skipped() {
+    let check = |names: &str, cells: &[&str], last: &str, is_cut: bool| {
+        let row = |(at, cell): (usize, &&str)| format!("0,{},{cell}\n", 1_700_000_000 + at);
+        let rows = cells.iter().enumerate().map(row).collect::<String>();
+        for (end, is_cut) in [("", is_cut), ("\n", false)] {
+            let text = format!("gpu,timestamp,{names}\n{rows}0,1700000099,{last}{end}");
+            let mut source = CsvSource::open(reader(text.clone().into_bytes()), config(), NOW).unwrap();
+            let read = rows_of(&mut source);
+            let skipped = source.counts().skipped(Cause::Fields);
+            assert_eq!((read, skipped), (cells.len() + usize::from(!is_cut), u64::from(is_cut)), "{text}");
+            if is_cut {
+                let reports = reports(&mut source).join("\n");
+                assert!(reports.contains("the file ends within this field"), "{reports}");
+            }
+        }
+    };
+    check("power.draw [W]", &["250.40 W", "99.5 W"], "25", true);
+    check("temperature.gpu,memory.used [MiB]", &["60,100 MiB", "60,1000 MiB"], "60,100 M", true);
+    let some = ["60,250.40 W", "60,[N/A]", "60,99.5 W"];
+    check("temperature.gpu,power.draw [W]", &some, "60,[N/A]", false);
+    check("temperature.gpu,power.draw [W]", &some, "60,9", true);
+    check("power_w", &["250.40", "99.5"], "25", false);
+    check("power_w", &["250.40"; 20], "25", true);
+    check("power_w", &["250.40"; 20], "25.10", false);
+    check("power_w,clock", &["250,14:22:01", "250,14:22:02"], "250,14:2", true);
+}
+
+fn rows_of(source: &mut CsvSource) -> usize {
+    rows(&drain(source)).len()
+}
+
+#[test]
 fn a_quote_that_is_never_closed_ends_the_file_with_a_report() {
     let mut source = open("gpu_id,temperature\ng,1\nh,\"2\ni,3\n");
     assert_eq!(drain(&mut source)[0].rows(), 1);
