@@ -263,7 +263,9 @@ fn meaning_without_unit(name: &str) -> Meaning {
         "modelname" | "model" | "model_name" | "name" | "gpu_name" | "gpu_model" | "product_name"
         | "device_name" | "card_series" => Meaning::Identity(IdentityColumn::Model),
         "pci" | "pci_bus_id" | "bus_id" | "pci_address" | "bus" | "bdf" | "pci_bdf" | "gpu_bus_id"
-        | "pci_device_bus_id" => Meaning::Identity(IdentityColumn::Pci),
+        | "pci_device_bus_id" | "pcie_bus" | "pcie_bus_id" | "pci_bus_address" => {
+            Meaning::Identity(IdentityColumn::Pci)
+        }
         "gpu_i_id" | "mig_instance" | "partition" => Meaning::Identity(IdentityColumn::Partition),
         "driver" | "driver_version" | "dcgm_fi_driver_version" | "dcgm_fi_system_driver_version" => {
             Meaning::Identity(IdentityColumn::Driver)
@@ -274,7 +276,9 @@ fn meaning_without_unit(name: &str) -> Meaning {
         "pod" | "exported_pod" => Meaning::Identity(IdentityColumn::Pod),
         "namespace" | "exported_namespace" => Meaning::Identity(IdentityColumn::Namespace),
         "container" | "exported_container" => Meaning::Identity(IdentityColumn::Container),
-        "job" | "hpc_job" | "slurm_job" => Meaning::Identity(IdentityColumn::Job),
+        "job" | "job_id" | "jobid" | "hpc_job" | "slurm_job" | "slurm_job_id" | "slurm_jobid" => {
+            Meaning::Identity(IdentityColumn::Job)
+        }
         "source" => Meaning::Identity(IdentityColumn::Source),
         "metric_name" | "metric" | "__name__" => Meaning::MetricName,
         "value" | "metric_value" => Meaning::MetricValue,

@@ -7,7 +7,7 @@
 //! downstream.
 //!
 //! Input may be compressed with gzip, begin with a byte order mark, end lines with `\r\n`, quote fields
-//! according to RFC 4180, and separate them with comma, semicolon or tab. It is streamed: whatever the file,
+//! according to RFC 4180, and separate them with comma, semicolon, tab or pipe. It is streamed: whatever the file,
 //! memory stays at about one megabyte for the reader, eight for known GPUs, and one batch.
 //!
 //! A bad row is skipped, counted and reported; a bad value is left out of its row, counted and reported

@@ -86,8 +86,8 @@ pub enum CsvError {
     },
     /// The fields are parted by something else.
     #[error(
-        "{file}: line {line}: the header is one column; fields are parted by comma, semicolon or tab, or say what parts them \
-         in a first line such as sep=|; found: {header}"
+        "{file}: line {line}: the header is one column; fields are parted by comma, semicolon, tab or pipe, or say what parts \
+         them in a first line such as sep=:; found: {header}"
     )]
     Unparted {
         /// The file, as it was named.

@@ -115,7 +115,7 @@ fn has_row(bytes: &[u8]) -> bool {
         };
         // JSON, XML, a sample with labels.
         let is_foreign = line.first().is_some_and(|byte| b"[<".contains(byte)) || line.contains(&b'{');
-        let is_mark = |byte: &u8| b",;\t".contains(byte);
+        let is_mark = |byte: &u8| b",;\t|".contains(byte);
         let is_parted = line.iter().any(is_mark);
         let mut fields = line.split(|byte| is_mark(byte) || (!is_parted && *byte == b' '));
         seen += 1;

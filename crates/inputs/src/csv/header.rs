@@ -177,26 +177,36 @@ fn preamble(ahead: &[u8]) -> Preamble {
     if let Some(separator) = first.strip_prefix(b"sep=").or_else(|| first.strip_prefix(b"SEP=")) {
         return separator.first().map_or(Preamble::Comment, |byte| Preamble::Separator(*byte));
     }
-    let fields = |line: &[u8]| line.iter().filter(|byte| matches!(byte, b',' | b';' | b'\t')).count();
+    let is_mark = |byte: &u8| matches!(byte, b',' | b';' | b'\t');
+    let fields = |line: &[u8]| line.iter().filter(|byte| is_mark(byte)).count();
+    let pipes = |line: &[u8]| memchr::memchr_iter(b'|', line).count();
     let Some(second) = second else { return Preamble::None };
+    let begins_with_number =
+        |cell: &[u8]| cell.iter().find(|byte| !b"\"'+-".contains(byte)).is_some_and(u8::is_ascii_digit);
     if first.starts_with(b"#") {
         // Above other names it is a comment, which may have commas.
-        let mut cells = second.split(|byte| matches!(byte, b',' | b';' | b'\t')).map(<[u8]>::trim_ascii);
-        let has_value = cells
-            .any(|cell| cell.iter().find(|byte| !b"\"'+-".contains(byte)).is_some_and(u8::is_ascii_digit));
+        let mut cells = second.split(is_mark).map(<[u8]>::trim_ascii);
+        let has_value = cells.any(begins_with_number);
         let is_header =
             fields(first) > 0 && fields(first) == fields(second) && !second.starts_with(b"#") && has_value;
         let blanks = first.iter().take_while(|byte| matches!(byte, b'#' | b' ')).count();
         let before = ahead.iter().take_while(|byte| matches!(byte, b'\n' | b'\r')).count();
         return if is_header { Preamble::Mark(before + blanks) } else { Preamble::Comment };
     }
-    // A title: only what follows is a table.
-    if fields(first) == 0 && fields(second) > 0 { Preamble::Comment } else { Preamble::None }
+    if fields(first) > 0 || (pipes(first) > 0 && pipes(first) == pipes(second)) {
+        return Preamble::None;
+    }
+    // Titles: only what follows is a table.
+    let mut later = lines.take(PREAMBLE_MAX).filter(|line| line.iter().any(is_mark));
+    let are_names = |line: &[u8]| !begins_with_number(line.trim_ascii());
+    if fields(second) > 0 || later.next().is_some_and(are_names) { Preamble::Comment } else { Preamble::None }
 }
 
-/// The delimiter of a header line: comma, semicolon or tab, whichever is most frequent outside quotes.
+/// The delimiter of a header line: comma, semicolon, tab or pipe, whichever is most frequent outside quotes. A line with pipes
+/// around it is one of a table for people.
 fn delimiter(line: &[u8]) -> u8 {
-    let mut counts = [(b',', 0_usize), (b';', 0), (b'\t', 0)];
+    let mut counts = [(b',', 0_usize), (b';', 0), (b'\t', 0), (b'|', 0)];
+    let known = if line.starts_with(b"|") { 3 } else { 4 };
     let mut quoted = false;
     for &byte in line {
         match byte {
@@ -204,7 +214,9 @@ fn delimiter(line: &[u8]) -> u8 {
             b'\n' | b'\r' if !quoted => break,
             _ if quoted => {}
             _ => {
-                if let Some((_, count)) = counts.iter_mut().find(|(delimiter, _)| *delimiter == byte) {
+                if let Some((_, count)) =
+                    counts.iter_mut().take(known).find(|(delimiter, _)| *delimiter == byte)
+                {
                     *count += 1;
                 }
             }
@@ -226,5 +238,7 @@ mod tests {
         check("a\tb\n;;;;", b'\t');
         check("\"a;b;c;d\",e", b',');
         check("gpu", b',');
+        check("time|gpu, index|power", b'|');
+        check("|time|gpu|", b',');
     }
 }

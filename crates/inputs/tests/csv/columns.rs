@@ -295,13 +295,21 @@ fn what_windows_writes_is_read_and_a_header_of_one_column_says_what_parts_fields
     ] {
         assert!(read.contains(words), "{words}: {read}");
     }
-    for text in ["timestamp|gpu|power_w\n1752871354|0|100\n", "timestamp gpu power_w\n1752871354 0 100\n"] {
-        assert!(refused(text).contains("fields are parted by comma, semicolon or tab"), "{}", refused(text));
+    for text in [
+        "timestamp gpu power_w\n1752871354 0 100\n",
+        "|timestamp|gpu|power_w|\n|---|---|---|\n|1752871354|0|100|\n",
+    ] {
+        let parted = "fields are parted by comma, semicolon, tab or pipe";
+        assert!(refused(text).contains(parted), "{}", refused(text));
     }
-    assert_eq!(
-        said("sep=|\ntimestamp|gpu|power_w\n1752871354|0|100\n"),
-        ["rows:gpu0 power_w=100 gpu=0 node=rows"]
-    );
+    for text in [
+        "sep=:\ntimestamp:gpu:power_w\n1752871354:0:100\n",
+        "sep=|\ntimestamp|gpu|power_w\n1752871354|0|100\n",
+        "timestamp|gpu|power_w\n1752871354|0|100\n",
+        "timestamp | gpu | power_w\n2025-07-18 20:42:34,500 | 0 | 100\n",
+    ] {
+        assert_eq!(said(text), ["rows:gpu0 power_w=100 gpu=0 node=rows"], "{text}");
+    }
 }
 
 #[test]

@@ -138,6 +138,14 @@ fn other_names_of_the_gpu_and_the_host_are_known() {
         let text = format!("timestamp,{name},gpu,power_w\n1752871354,a,0,1\n1752871354,b,0,2\n");
         assert_eq!(owners(&text), ["a:gpu0", "b:gpu0"], "{name}");
     }
+    for name in ["bus", "pcie_bus", "PCIe_Bus_ID"] {
+        let text = format!("timestamp,{name},power_w\n1752871354,00000000:3B:00.0,1\n");
+        assert_eq!(owners(&text), ["0000:3b:00.0@rows"], "{name}");
+    }
+    for name in ["JobID", "job_id", "SLURM_JOB_ID"] {
+        let text = format!("timestamp,gpu,{name},power_w\n1752871354,0,77,1\n");
+        assert!(read(&text)[0].contains("job=77"), "{name}: {:?}", read(&text));
+    }
     // A column that not each row has, or that has a better one beside it, names none.
     assert_eq!(owners("timestamp,serial,power_w\n1752871354,N/A,1\n1752871355,N/A,2\n"), ["rows:gpu0"]);
     assert_eq!(owners("timestamp,hostname,server,gpu,power_w\n1752871354,h,x,0,1\n"), ["h:gpu0"]);
@@ -305,6 +313,20 @@ fn a_table_may_begin_behind_lines_about_the_machine() {
     assert_eq!((read.len(), skipped), (9, 0));
     assert!(read[1].contains("temperature_c=59 utilization_pct=1"), "{read:?}");
     assert!(remarks(&text).contains("in line 3"), "{}", remarks(&text));
+}
+
+#[test]
+fn several_lines_without_fields_before_the_names_are_titles() {
+    let table = "time,gpu,power_w\n1752871354,0,100\n1752871355,0,101\n";
+    for title in
+        ["", "Logger 1.0\n", "Logger 1.0\nStarted 2025-07-18\n\n", "Logger\n\nNode: n1 | 8 GPUs\n# x, y\n\n"]
+    {
+        let rows = read(&format!("{title}{table}"));
+        assert_eq!(rows.len(), 2, "{title}: {rows:?}");
+        assert!(rows[1].ends_with("rows:gpu0 power_w=101 gpu=0 node=rows"), "{title}: {rows:?}");
+    }
+    // One column of numbers, some with a comma.
+    assert_eq!(read("gpu_power_w\n100\n99\n\"1,250\"\n").len(), 3);
 }
 
 #[test]
