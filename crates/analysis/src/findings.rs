@@ -6,6 +6,7 @@
 //! explains them.
 
 mod began;
+mod boots;
 mod clock;
 mod evidence;
 mod groups;
@@ -33,6 +34,7 @@ mod twice;
 use survey::{Member, Survey, common};
 
 pub use began::{LookBack, Shown};
+pub use boots::HostBoots;
 pub use clock::{ClockWatch, RowAhead};
 pub use evidence::{ComparedValue, Evidence};
 pub use groups::{HolderLoad, MemberLoad, holder_loads};
@@ -51,7 +53,7 @@ pub use subject::{Candidate, FleetFinding, Reach, Subject, host_of};
 pub use survey::{LostGpu, Situation, holder_of};
 pub use tracker::Tracker;
 
-pub(crate) use recent::SETTLE_NS;
+pub(crate) use since::SETTLE_NS;
 pub(crate) use survey::finding;
 
 /// Everything that may be wrong, in no particular order.

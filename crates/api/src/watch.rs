@@ -252,7 +252,7 @@ impl FleetWatch {
         Ok(with_told(history, judgement).await)
     }
 
-    /// Reads what only rows tell of some GPUs. Where they cannot be read, findings say less.
+    /// Reads what only rows tell of some GPUs, and what hosts count. Where they cannot be read, findings say less.
     async fn read_rows(&self, history: &dyn History, fleet: &Fleet, fresh: Freshness) {
         if let Some(query) = self.work(|work| work.recent.ras.next_query(&fleet.gpus, fresh)) {
             match history.rows(query).await {
@@ -270,6 +270,12 @@ impl FleetWatch {
             match history.rows(query).await {
                 Ok(Part { answer, .. }) => self.work(|work| work.recent.marks.take(answer.batch.as_ref())),
                 Err(error) => tracing::debug!(reason = causes(&error), "marks of recordings cannot be read"),
+            }
+        }
+        if let Some(query) = self.work(|work| work.recent.boots.next_query(fresh.now_ns)) {
+            match history.buckets(query).await {
+                Ok(Part { answer, .. }) => self.work(|work| work.recent.boots.take(&answer)),
+                Err(error) => tracing::debug!(reason = causes(&error), "counts of hosts cannot be read"),
             }
         }
     }

@@ -11,17 +11,16 @@ use gpuvitals_core::time::MINUTE_NS;
 use gpuvitals_core::usage::IDLE_BELOW_PCT;
 use gpuvitals_core::{IdentityColumn, MetricId, Table};
 
+use super::boots::HostBoots;
 use super::level::{ACTIVITIES, Activities, MinuteOfWork, WorkLevel};
 use super::marked::RunMarks;
 use super::ras::RasBlocks;
 use super::repeats::RepeatedXids;
 use super::rhythm::WorkRhythm;
-use super::since::{Began, LOOK_BACK_NS};
+use super::since::{Began, LOOK_BACK_NS, SETTLE_NS};
 use super::threshold::{IDLE_AFTER_NS, LINK_MINUTES, LOADED_FROM_PCT, LOADED_MINUTES_MIN, WINDOW_MINUTES};
 use crate::cells::GpuCells;
 
-/// A minute is read when it has been over for so long: rows are under way for some seconds.
-pub(crate) const SETTLE_NS: i64 = 10_000_000_000;
 /// Minutes without a value after which a GPU is forgotten, and its idleness is not known any more.
 const FORGET_NS: i64 = 15 * MINUTE_NS;
 /// How far back the idleness of all GPUs is looked for at the start; of those that are idle for so long it is then looked for further back.
@@ -91,6 +90,8 @@ pub struct Recent {
     pub xids: RepeatedXids,
     /// The last marks of recordings.
     pub marks: RunMarks,
+    /// What hosts counted since their boot.
+    pub boots: HostBoots,
 }
 
 /// A GPU over its last minutes. What was not measured is absent. "Loaded" minutes are those of its present holder with a mean

@@ -30,7 +30,8 @@ impl Survey<'_> {
         }
     }
 
-    /// Nodes on which several GPUs that report have the same number: two machines use one name.
+    /// Nodes on which several GPUs that report have the same number, or whose counts since boot go back and forth: two machines
+    /// use one name.
     pub(super) fn two_agents(&self, found: &mut Vec<Candidate>) {
         type Place<'a> = (Option<&'a str>, &'a str);
         let mut nodes: BTreeMap<Place<'_>, BTreeMap<i32, Vec<&Arc<GpuState>>>> = BTreeMap::new();
@@ -43,9 +44,12 @@ impl Survey<'_> {
             }
         }
         for ((cluster, node), numbers) in nodes {
-            let twice: Vec<(i32, Vec<&Arc<GpuState>>)> =
-                numbers.into_iter().filter(|(_, gpus)| gpus.len() > 1).collect();
+            type Numbers<'a> = Vec<(i32, Vec<&'a Arc<GpuState>>)>;
+            let (twice, once): (Numbers<'_>, Numbers<'_>) =
+                numbers.into_iter().partition(|(_, gpus)| gpus.len() > 1);
             if twice.is_empty() {
+                let gpus: Vec<&Arc<GpuState>> = once.into_iter().flat_map(|(_, gpus)| gpus).collect();
+                found.extend(self.two_boots((cluster, node), &gpus));
                 continue;
             }
             let named: Vec<String> =
@@ -61,5 +65,18 @@ impl Survey<'_> {
             let began = began.max_by_key(|began| began.at_ns);
             found.push(Candidate { opens: true, began, finding });
         }
+    }
+
+    /// A node whose counts since boot go back and forth: without UUIDs a GPU of either machine is one of the other.
+    fn two_boots(&self, (cluster, node): (Option<&str>, &str), gpus: &[&Arc<GpuState>]) -> Option<Candidate> {
+        let (minutes, since_ns) = self.now.recent.boots.mixed(cluster, node)?;
+        let sentence =
+            "two machines report under this name: what it counted since boot goes back and forth".to_owned();
+        #[expect(clippy::cast_precision_loss, reason = "numbers of minutes")]
+        let evidence = vec![Evidence::derived("minutes_of_two_boots", "min", minutes as f64)];
+        let finding =
+            finding("duplicate_node", Subject::node(cluster, node), sentence, evidence, Reach::of(gpus));
+        let began = Some(super::Began { at_ns: since_ns, is_bound: true });
+        Some(Candidate { opens: minutes >= TWO_NODES_MINUTES.0, began, finding })
     }
 }

@@ -1,7 +1,10 @@
 //! When findings began, and names that are used twice. All values are made up.
 
+use std::sync::Arc;
+
+use gpuvitals_core::batch::Value;
 use gpuvitals_core::time::SECOND_NS;
-use gpuvitals_core::{Identity, IdentityColumn};
+use gpuvitals_core::{Batch, BatchBuilder, Identity, IdentityColumn, Origin, Table, catalogue};
 
 use crate::analysis::{H100, ids, judging};
 use crate::world::{Row, gpu, now_ns, rows};
@@ -138,4 +141,47 @@ async fn one_gpu_on_two_nodes_and_one_name_of_two_nodes_are_findings() {
         metrics.contains("gpuvitals_findings{kind=\"duplicate_gpu\",severity=\"warning\"} 1\n"),
         "{metrics}"
     );
+}
+
+/// Rows of hosts, each with how many seconds ago and what it had counted since its boot.
+fn counts(rows: &[(&str, i64, i64)]) -> Batch {
+    let mut builder = BatchBuilder::new(Table::SystemEvents);
+    for (host, seconds_ago, count) in rows {
+        let identity = builder.intern(&Identity::default().with(IdentityColumn::Node, host).unwrap());
+        let row = builder.row(now_ns() - seconds_ago * SECOND_NS, identity);
+        builder.set(row, catalogue::by_column("ctx_switches").unwrap(), Value::Int(*count)).unwrap();
+    }
+    builder.finish(Origin { node: Arc::from("test"), started_ns: 2 }, 1).unwrap()
+}
+
+#[tokio::test]
+async fn two_machines_of_one_name_without_uuids_are_told_by_what_they_count_since_boot() {
+    let world = judging().await;
+    let gpu_of = |node: &str| {
+        let named = Identity::default().with(IdentityColumn::Node, node).unwrap();
+        let mut identity = named.with(IdentityColumn::Uuid, &format!("{node}:gpu0")).unwrap();
+        identity.index = Some(0);
+        identity
+    };
+    let values: &[(&str, f64)] = &[("utilization_pct", 0.0), ("temperature_c", 40.0)];
+    let (mut gpus, mut hosts): (Vec<Row<'_>>, Vec<(&str, i64, i64)>) = (Vec::new(), Vec::new());
+    for ago in (-480..1_800).step_by(20) {
+        let risen = 10 * (2_000 - ago);
+        gpus.extend(["twin", "booted", "looped"].map(|node| (gpu_of(node), ago, values)));
+        gpus.push((gpu_of("twin"), ago - 7, values));
+        hosts.extend([("twin", ago, 1_000_000 + risen), ("twin", ago - 7, 9_000_000 + risen)]);
+        hosts.push(("booted", ago, if ago > 290 { 5_000_000 + risen } else { risen }));
+        // A recording of 40 seconds, again and again.
+        hosts.push(("looped", ago, 1_000_000 + ago.rem_euclid(40)));
+    }
+    world.append(rows(&gpus)).await;
+    world.append(counts(&hosts)).await;
+    world.ok("/api/v1/analysis/findings").await;
+    world.set_time(now_ns() + 450 * SECOND_NS);
+    let list = world.ok("/api/v1/analysis/findings").await;
+    assert_eq!(ids(&list), ["duplicate_node:twin"], "{list}");
+    let found = &list["findings"][0];
+    let sentence = found["sentence"].as_str().unwrap();
+    assert!(sentence.contains("what it counted since boot goes back and forth"), "{sentence}");
+    assert_eq!(found["since_at_least"], true);
 }
