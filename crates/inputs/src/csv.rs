@@ -305,6 +305,7 @@ impl CsvSource {
         }
         let mut look = Splitter::new(Box::new(std::io::Cursor::new(self.records.ahead().to_vec())));
         look.set_delimiter(self.delimiter);
+        look.set_quote(self.records.quote());
         let mut sample = Sample::of(&mut look, &names, head::HeadEnd::Cut);
         let hints = Hints { of_several: true, ..self.config.hints.clone() };
         let (stem, delimiter, replay) = (&*self.stem, self.delimiter, self.config.replay);

@@ -35,7 +35,10 @@ pub(super) fn is_numbered(word: &str) -> bool {
 
 /// Words of names, and what they are in the spelling of the terms: nothing for those that say nothing.
 const SPELLINGS: &[(&[&str], &[&str])] = &[
-    (&["gpu", "gpus", "nvidia", "nvml", "cuda", "amd", "rocm", "amdgpu", "radeon"], &["gpu"]),
+    (
+        &["gpu", "gpus", "nvidia", "nvml", "cuda", "amd", "rocm", "amdgpu", "radeon", "nv", "accelerator"],
+        &["gpu"],
+    ),
     (
         &[
             "smi",

@@ -505,6 +505,10 @@ mod tests {
         check("memory_percent (%)", "memory_used_pct x 1");
         check("memory_mib (W)", "-");
         check("fan_rpm", "fan_speed_rpm x 1");
+        check("nv_gpu_memory_used_bytes", "memory_used_mb x 0.00000095367431640625");
+        check("nv_gpu_power_usage", "power_w x 1");
+        check("accelerator_power_watts", "power_w x 1");
+        check("acc (%)", "-");
         check("cpu_user_percent", "cpu_user_pct x 1");
         check("load_avg_1min", "load1 x 1");
         check("ram_used_gb", "memory_mb x 1024");

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use gpuvitals_core::foreign::{self, Dialect, DialectColumn, Meaning, Topic};
 
 use super::error::CsvError;
-use super::split::{RECORD_LEN_MAX, SplitStep, Splitter};
+use super::split::{RECORD_LEN_MAX, SplitStep, Splitter, is_quoted};
 
 /// Lines before the header that are passed over at most.
 const PREAMBLE_MAX: usize = 32;
@@ -58,7 +58,26 @@ pub(super) fn read(records: &mut Splitter, file: &Arc<str>) -> Result<(Vec<Strin
     }
     let names = names(records);
     let names = names.ok_or_else(|| CsvError::Binary { file: file(), line, what: "it is not UTF-8" })?;
-    Ok((names, separator))
+    let quote = quote(&names);
+    records.set_quote(quote);
+    Ok((names.into_iter().map(|name| bare(name, quote)).collect(), separator))
+}
+
+/// What stands around names beside what quotes them by the rule: single quotes around all of them, or double ones behind a
+/// blank.
+fn quote(names: &[String]) -> Option<u8> {
+    let is_double = names.iter().any(|name| is_quoted(name.as_bytes(), b'"'));
+    let is_single = !names.is_empty() && names.iter().all(|name| is_quoted(name.as_bytes(), b'\''));
+    if is_double { Some(b'"') } else { is_single.then_some(b'\'') }
+}
+
+/// A name without the quotes around it.
+fn bare(name: String, quote: Option<u8>) -> String {
+    let inner = || {
+        let quote = quote.filter(|quote| is_quoted(name.as_bytes(), *quote))?;
+        name.trim().strip_prefix(char::from(quote))?.strip_suffix(char::from(quote)).map(str::to_owned)
+    };
+    inner().unwrap_or(name)
 }
 
 /// The fields of the current record, if they are text.

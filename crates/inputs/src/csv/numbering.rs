@@ -27,6 +27,8 @@ pub(super) enum NoGpu {
     RowNumbers,
     /// Whole numbers that change with each row.
     Values,
+    /// Texts that say when.
+    Times,
 }
 
 /// What a column stands beside.
@@ -41,6 +43,9 @@ pub(super) enum Beside {
 /// Judges a column; none: its texts name GPUs, or nothing tells. `times` are the columns that may be times.
 pub(super) fn judge(sample: &Sample, column: usize, times: &[usize]) -> Option<NoGpu> {
     let cells = || sample.cells(column).take(CELLS_MAX).filter(|text| absence(text).is_none());
+    if cells().any(|text| number(text).is_none() && time::parse(text).is_ok()) {
+        return Some(NoGpu::Times);
+    }
     if cells().next().is_none() || !cells().all(|text| number(text).is_some()) {
         return None;
     }
@@ -140,6 +145,7 @@ impl NoGpu {
             Self::Fractions => "its numbers have fractions, which no GPU's number has",
             Self::RowNumbers => "its numbers count the rows, not GPUs",
             Self::Values => "its numbers change with each row, as no GPU's number does",
+            Self::Times => "its texts are times, not GPUs",
         }
     }
 }

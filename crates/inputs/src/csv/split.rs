@@ -61,6 +61,8 @@ pub(super) struct Splitter {
     passed: Option<Lengths>,
     /// The input ended in the current record, before an end of its line.
     is_unended: bool,
+    /// Stands around fields beside what quotes them by the rule: single quotes, or double ones behind a blank.
+    quote: Option<u8>,
     /// Line on which the record begins, and the current one.
     record_line: u64,
     line: u64,
@@ -118,6 +120,7 @@ impl Splitter {
             begun: false,
             passed: None,
             is_unended: false,
+            quote: None,
             record_line: 1,
             line: 1,
         }
@@ -126,6 +129,16 @@ impl Splitter {
     /// Sets the delimiter; call it before the first step.
     pub(super) fn set_delimiter(&mut self, delimiter: u8) {
         self.reader = ReaderBuilder::new().delimiter(delimiter).build();
+    }
+
+    /// What stands around fields and is taken for a blank there.
+    pub(super) fn set_quote(&mut self, quote: Option<u8>) {
+        self.quote = quote;
+    }
+
+    /// What was set.
+    pub(super) fn quote(&self) -> Option<u8> {
+        self.quote
     }
 
     /// Bytes that have been read and not yet split.
@@ -290,9 +303,32 @@ impl Splitter {
         lengths
     }
 
+    /// Puts blanks for quotes around fields.
+    fn blank(&mut self, quote: u8) {
+        let mut start = 0;
+        for end in self.ends.iter().take(self.fields) {
+            let field = self.text.get_mut(start..*end).unwrap_or_default();
+            start = *end;
+            if is_quoted(field, quote) {
+                let ends = [
+                    field.iter().position(|byte| *byte == quote),
+                    field.iter().rposition(|byte| *byte == quote),
+                ];
+                for at in ends.into_iter().flatten() {
+                    if let Some(byte) = field.get_mut(at) {
+                        *byte = b' ';
+                    }
+                }
+            }
+        }
+    }
+
     /// The end of a record: it can be read, or was too long.
     fn close(&mut self) -> SplitStep {
         let passed = self.passed.take();
+        if let Some(quote) = self.quote {
+            self.blank(quote);
+        }
         if passed.is_none() && self.text_len <= FIELD_LEN_MAX {
             return SplitStep::Record;
         }
@@ -305,6 +341,11 @@ impl Splitter {
         (self.text_len, self.fields) = (0, 0);
         SplitStep::Oversize { field, field_len, record_len }
     }
+}
+
+/// Whether a field begins and ends with a quote, but for blanks.
+pub(super) fn is_quoted(field: &[u8], quote: u8) -> bool {
+    matches!(field.trim_ascii(), [first, .., last] if *first == quote && *last == quote)
 }
 
 #[cfg(test)]

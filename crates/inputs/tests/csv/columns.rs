@@ -115,6 +115,11 @@ fn numbers_of_a_column_that_is_called_gpu_or_index_may_name_none() {
     }
     assert!(owners(&rows("power_w,gpu", &low))[0].starts_with("rows:gpu3 "));
     assert!(owners(&rows("power_w,gpu", &[20, 40, 20, 40, 20, 40]))[0].starts_with("rows:gpu20 "));
+    // Texts that are times, as a table of several levels has them below the word.
+    let levels = "gpu,0,1\nmetric,power,power\ntime,,\n2025-07-18T20:42:34Z,250,251\n";
+    assert!(refused(levels).contains("\"0\" is data"), "{}", refused(levels));
+    let loads = "gpu,power_w\n2025-07-18T20:42:34Z,250\n2025-07-18T20:42:35Z,251\n";
+    assert_eq!(owners(loads), ["rows:gpu0 power_w=250", "rows:gpu0 power_w=251"]);
     // One look at several GPUs, rows of one time, and rows that come back to a GPU.
     check(
         "index,time,power_w\n0,1752871354.1,7\n1,1752871354.2,8\n2,1752871354.3,9\n",
@@ -303,6 +308,8 @@ fn what_windows_writes_is_read_and_a_header_of_one_column_says_what_parts_fields
         assert!(refused(text).contains(parted), "{}", refused(text));
     }
     for text in [
+        "'timestamp','gpu','power_w'\n'1752871354','0','100'\n",
+        "\"timestamp\" ; \"gpu\" ; \"power_w\"\n\"1752871354\" ; \"0\" ; \"100\"\n",
         "sep=:\ntimestamp:gpu:power_w\n1752871354:0:100\n",
         "sep=|\ntimestamp|gpu|power_w\n1752871354|0|100\n",
         "timestamp|gpu|power_w\n1752871354|0|100\n",
