@@ -343,8 +343,9 @@ fn text(imported: &[Imported], overwritten: u64, settings: &Settings) -> String 
     if overwritten > 0 {
         let _written = writeln!(
             text,
-            "{} had other values than a row of the same GPU and time; the later ones stayed. If a file is of several GPUs, \
-             name the column that tells them apart: --column NAME=gpu",
+            "{} had other values than a row of the same GPU and time; the later ones stayed. If the files are of several \
+             machines, import each with --host HOST; if one is of several GPUs, name the column that tells them apart: \
+             --column NAME=gpu",
             counted(overwritten, "row")
         );
     }
