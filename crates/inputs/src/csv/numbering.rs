@@ -43,7 +43,12 @@ pub(super) enum Beside {
 /// Judges a column; none: its texts name GPUs, or nothing tells. `times` are the columns that may be times.
 pub(super) fn judge(sample: &Sample, column: usize, times: &[usize]) -> Option<NoGpu> {
     let cells = || sample.cells(column).take(CELLS_MAX).filter(|text| absence(text).is_none());
-    if cells().any(|text| number(text).is_none() && time::parse(text).is_ok()) {
+    // Numbers of instances between slashes are none.
+    let begins_with_year = |text: &str| {
+        let begun: Option<[u8; 5]> = text.as_bytes().first_chunk().copied();
+        begun.is_some_and(|[year @ .., mark]| year.iter().all(u8::is_ascii_digit) && b"-/".contains(&mark))
+    };
+    if cells().any(|text| begins_with_year(text) && time::parse(text).is_ok()) {
         return Some(NoGpu::Times);
     }
     if cells().next().is_none() || !cells().all(|text| number(text).is_some()) {
