@@ -143,7 +143,13 @@ impl Plan {
             if let (Some(why), Role::Extra(name)) = (&column.why, &column.role)
                 && widest >= self.columns.len()
             {
-                self.warnings.push(format!("column {} is kept under the name {name}: {why}", column.name));
+                let remedy = if why == COLD {
+                    String::new()
+                } else {
+                    format!("; --column \"{}=METRIC:UNIT\" names another unit", column.name)
+                };
+                self.warnings
+                    .push(format!("column {} is kept under the name {name}: {why}{remedy}", column.name));
             }
         }
         for (name, why) in &self.misfits {
