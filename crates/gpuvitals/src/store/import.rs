@@ -69,6 +69,13 @@ struct Imported {
     hours: BTreeMap<i64, u64>,
 }
 
+/// The folder of a file whose name another of the paths has, too: the name of both tells no machines apart.
+fn folder_of_namesake(path: &Path, paths: &[PathBuf]) -> Option<String> {
+    let is_other = |other: &PathBuf| other != path && other.file_name() == path.file_name();
+    let folder = path.parent()?.file_name()?;
+    paths.iter().any(is_other).then(|| folder.to_string_lossy().into_owned())
+}
+
 /// Why no more rows are taken.
 enum ImportStop {
     /// This path is at fault, for this reason.
@@ -147,7 +154,10 @@ impl<O: FnOnce() -> Result<Arc<Store>, Failure>> Importer<O> {
             };
             let is_store = ["raw", "wal"].iter().any(|name| path.join(name).is_dir());
             let left_out_before = self.left_out();
-            let ended = if is_store { self.store(path, &mut outcome) } else { self.file(path, &mut outcome) };
+            let usual_host = folder_of_namesake(path, paths).or_else(|| self.hints.usual_host.clone());
+            let hints = Hints { usual_host, ..self.hints.clone() };
+            let ended =
+                if is_store { self.store(path, &mut outcome) } else { self.file(path, hints, &mut outcome) };
             match ended {
                 Ok(()) => {}
                 Err(ImportStop::Path(reason)) => outcome.error = Some(reason),
@@ -186,12 +196,11 @@ impl<O: FnOnce() -> Result<Arc<Store>, Failure>> Importer<O> {
     }
 
     /// A CSV file, a table file or a directory of them.
-    fn file(&mut self, path: &Path, outcome: &mut Imported) -> Result<(), ImportStop> {
+    fn file(&mut self, path: &Path, hints: Hints, outcome: &mut Imported) -> Result<(), ImportStop> {
         if let Some(why) = is_endless(path) {
             return Err(ImportStop::Path(why.to_owned()));
         }
-        let config =
-            ReplayConfig { batch_rows: BATCH_ROWS, hints: self.hints.clone(), ..ReplayConfig::default() };
+        let config = ReplayConfig { batch_rows: BATCH_ROWS, hints, ..ReplayConfig::default() };
         let mut source =
             ReplaySource::open(path, config, clock::now_ns()).map_err(|e| ImportStop::Path(causes(&e)))?;
         for csv in source.csv_files() {

@@ -184,3 +184,23 @@ fn host_gpu_column_and_zone_are_as_the_user_says() {
                   2026-01-03T15:36:53Z,rack8,left@rack8,csv,100.123\n";
     assert_eq!(std::fs::read_to_string(exported).unwrap(), wanted);
 }
+
+#[test]
+fn files_of_one_name_in_two_folders_are_of_the_hosts_that_the_folders_name() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = |name: &str| folder.path().join(name);
+    let files = [("rack1", 100), ("rack2", 200)].map(|(host, watts)| {
+        std::fs::create_dir(at(host)).unwrap();
+        let file = at(host).join("log.csv");
+        std::fs::write(&file, format!("timestamp,gpu,power_w\n2026-01-03T15:36:53Z,0,{watts}\n")).unwrap();
+        file
+    });
+    let (code, said, report) = import(&files.each_ref().map(AsRef::as_ref), &at("data"));
+    assert_eq!((code, &report["rows_overwritten"]), (Some(0), &json!(0)), "{said}");
+    let exported = at("all.csv");
+    let output = run(&["store", "export", "-o", exported.to_str().unwrap()], &at("data"));
+    assert!(output.status.success(), "{output:?}");
+    let rows = std::fs::read_to_string(exported).unwrap();
+    let has = |row: &str| rows.lines().any(|line| line.ends_with(row));
+    assert!(has(",0,rack1,rack1:gpu0,csv,100") && has(",0,rack2,rack2:gpu0,csv,200"), "{rows}");
+}
