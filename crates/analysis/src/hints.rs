@@ -1,10 +1,10 @@
 //! Hints for schedulers: which GPUs of each node are free, busy or unhealthy, and which of the busy ones only hold memory.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 
 use gpuvitals_core::batch::Value;
-use gpuvitals_core::history::Fleet;
+use gpuvitals_core::history::{Fleet, GpuState};
 use gpuvitals_core::usage::IDLE_BELOW_PCT;
 use gpuvitals_core::{IdentityColumn, MetricId};
 use serde::Serialize;
@@ -12,13 +12,20 @@ use serde::Serialize;
 use crate::condition::Severity;
 use crate::findings::threshold::GONE_AFTER_NS;
 use crate::findings::{FleetFinding, Situation, Subject, holder_of};
+use crate::freshness::Freshness;
 
 const UTILIZATION: MetricId = MetricId::of("utilization_pct");
+/// What an instance has in place of a utilisation.
+const ENGINE_ACTIVE: MetricId = MetricId::of("graphics_engine_active_ratio");
 const PROCESSES: MetricId = MetricId::of("process_count");
 const MEMORY_USED: MetricId = MetricId::of("memory_used_mb");
+const MEMORY_FREE: MetricId = MetricId::of("memory_free_mb");
+const MEMORY_SHARE: MetricId = MetricId::of("memory_used_pct");
 const MEMORY_TOTAL: MetricId = MetricId::of("memory_total_mb");
 /// Memory in MiB up to which a GPU is free: drivers and consoles take some hundred for themselves.
 const MEMORY_FREE_UP_TO_MB: f64 = 1_024.0;
+/// The same of a memory of which only the share in use is known, %.
+const MEMORY_FREE_UP_TO_PCT: f64 = 5.0;
 
 /// The GPUs of a node by whether they can take work.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -68,17 +75,57 @@ impl NodeHint {
     pub fn is_whole(&self) -> bool {
         !self.free.is_empty() && self.busy.is_empty() && self.unhealthy.is_empty()
     }
+
+    /// Adds a GPU; with reasons to keep work away from it.
+    fn take(&mut self, fresh: Freshness, gpu: &GpuState, mut why: Vec<String>) {
+        let key = Arc::clone(&gpu.key);
+        if why.is_empty() && fresh.is_old(gpu.last_seen_ns) {
+            why.push("it reports nothing any more".to_owned());
+        }
+        if !why.is_empty() {
+            self.unhealthy.push(UnfitGpu { gpu: key, reasons: why });
+            return;
+        }
+        let latest = |metric| fresh.recent(gpu, metric).map(Value::as_f64);
+        let is_held = holder_of(gpu).is_some();
+        let busy = latest(UTILIZATION).or_else(|| Some(100.0 * latest(ENGINE_ACTIVE)?));
+        let is_idle = busy.is_none_or(|busy| busy < IDLE_BELOW_PCT);
+        // It does not change, and is read seldom.
+        let total_mb = Fleet::latest(gpu, MEMORY_TOTAL).map(|latest| latest.value.as_f64());
+        let used_mb = latest(MEMORY_USED)
+            .or_else(|| Some(total_mb? - latest(MEMORY_FREE)?))
+            .or_else(|| Some(total_mb? * latest(MEMORY_SHARE)? / 100.0));
+        let uses_memory = match used_mb {
+            Some(used_mb) => used_mb > MEMORY_FREE_UP_TO_MB,
+            None => latest(MEMORY_SHARE).is_some_and(|share| share > MEMORY_FREE_UP_TO_PCT),
+        };
+        let has_processes = latest(PROCESSES).is_some_and(|processes| processes > 0.0);
+        if !(is_held || uses_memory || has_processes) && is_idle {
+            self.free.push(key);
+            return;
+        }
+        let used_mb = used_mb.filter(|_| uses_memory && is_idle && !is_held);
+        self.memory_in_use.extend(used_mb.map(|used_mb| UsedMemory {
+            gpu: Arc::clone(&key),
+            used_mb,
+            total_mb,
+        }));
+        self.busy.push(key);
+    }
 }
 
-/// The nodes by cluster and name. GPUs without a node are in none. Critical findings and warnings make a GPU unhealthy.
+/// The nodes by cluster and name. GPUs without a node are in none, and neither is a card whose instances report: work goes to these.
+/// Critical findings and warnings make a GPU unhealthy, and those of a card its instances.
 pub fn node_hints(situation: &Situation<'_>, findings: &[FleetFinding]) -> Vec<NodeHint> {
     let mut reasons: HashMap<&Subject, Vec<String>> = HashMap::new();
     for finding in findings.iter().filter(|finding| finding.severity >= Severity::Warning) {
         let reason = format!("{}: {}", finding.kind.id, finding.sentence);
         reasons.entry(&finding.subject).or_default().push(reason);
     }
+    let reporting = situation.gpus.iter().filter(|gpu| !situation.fresh.is_old(gpu.last_seen_ns));
+    let divided: HashSet<Arc<str>> = reporting.filter_map(|gpu| card_of(gpu)).collect();
     let mut nodes: BTreeMap<(Option<&str>, &str), NodeHint> = BTreeMap::new();
-    for gpu in situation.gpus {
+    for gpu in situation.gpus.iter().filter(|gpu| !divided.contains(&gpu.key)) {
         let is_gone = situation.fresh.now_ns.saturating_sub(gpu.last_seen_ns) > GONE_AFTER_NS;
         let Some(node) = gpu.identity.shared(IdentityColumn::Node).filter(|_| !is_gone) else { continue };
         let cluster = gpu.identity.shared(IdentityColumn::Cluster);
@@ -92,26 +139,14 @@ pub fn node_hints(situation: &Situation<'_>, findings: &[FleetFinding]) -> Vec<N
         if hint.model.as_ref() != model {
             hint.model = None;
         }
-        let mut why = reasons.get(&Subject::Gpu(Arc::clone(&gpu.key))).cloned().unwrap_or_default();
-        if why.is_empty() && situation.fresh.is_old(gpu.last_seen_ns) {
-            why.push("it reports nothing any more".to_owned());
-        }
-        let latest = |metric| situation.fresh.recent(gpu, metric).map(Value::as_f64);
-        let is_held = holder_of(gpu).is_some();
-        let is_idle = latest(UTILIZATION).is_none_or(|busy| busy < IDLE_BELOW_PCT);
-        let used_mb = latest(MEMORY_USED).filter(|used| *used > MEMORY_FREE_UP_TO_MB);
-        if !why.is_empty() {
-            hint.unhealthy.push(UnfitGpu { gpu: Arc::clone(&gpu.key), reasons: why });
-        } else if let Some(used_mb) = used_mb.filter(|_| is_idle && !is_held) {
-            hint.busy.push(Arc::clone(&gpu.key));
-            // It does not change, and is read seldom.
-            let total_mb = Fleet::latest(gpu, MEMORY_TOTAL).map(|latest| latest.value.as_f64());
-            hint.memory_in_use.push(UsedMemory { gpu: Arc::clone(&gpu.key), used_mb, total_mb });
-        } else if is_held || !is_idle || latest(PROCESSES).is_some_and(|processes| processes > 0.0) {
-            hint.busy.push(Arc::clone(&gpu.key));
-        } else {
-            hint.free.push(Arc::clone(&gpu.key));
-        }
+        let named = std::iter::once(Arc::clone(&gpu.key)).chain(card_of(gpu));
+        let why = named.filter_map(|key| reasons.get(&Subject::Gpu(key)));
+        hint.take(situation.fresh, gpu, why.flatten().cloned().collect());
     }
     nodes.into_values().collect()
+}
+
+/// The key of the card that a GPU is an instance of.
+fn card_of(gpu: &GpuState) -> Option<Arc<str>> {
+    gpu.identity.card()?.key()
 }

@@ -330,6 +330,60 @@ async fn a_gpu_whose_memory_is_in_use_is_not_free_and_the_hint_says_how_much() {
 }
 
 #[tokio::test]
+async fn memory_in_use_is_known_by_what_is_free_of_it_or_by_its_share_too() {
+    let world = judging().await;
+    let idle: [(&str, &[(&str, f64)]); 5] = [
+        ("GPU-0", &[("memory_free_mb", 6_559.0), ("memory_total_mb", 81_559.0)]),
+        ("GPU-1", &[("memory_used_pct", 50.0), ("memory_total_mb", 81_560.0)]),
+        ("GPU-2", &[("memory_used_pct", 93.0)]),
+        ("GPU-3", &[("memory_free_mb", 80_900.0), ("memory_total_mb", 81_559.0)]),
+        ("GPU-4", &[("memory_used_pct", 1.0)]),
+    ];
+    let all: Vec<Row<'_>> =
+        (0..).zip(idle).map(|(n, (name, values))| (gpu(name, "n1", n, H100), 1, values)).collect();
+    world.append(rows(&all)).await;
+    let hints = world.ok("/api/v1/schedule/hints").await;
+    let node = &hints["nodes"][0];
+    assert_eq!(
+        (&node["free"], &node["busy"]),
+        (&json!(["GPU-3", "GPU-4"]), &json!(["GPU-0", "GPU-1", "GPU-2"]))
+    );
+    assert_eq!(
+        node["memory_in_use"],
+        json!([
+            {"gpu": "GPU-0", "used_mb": 75_000.0, "total_mb": 81_559.0},
+            {"gpu": "GPU-1", "used_mb": 40_780.0, "total_mb": 81_560.0},
+        ])
+    );
+}
+
+#[tokio::test]
+async fn work_goes_to_the_instances_of_a_card_unless_the_card_is_unhealthy() {
+    let world = judging().await;
+    let instance = |card: &str, index: i32, partition: &str| {
+        gpu(card, "n1", index, H100).with(IdentityColumn::Partition, partition).unwrap()
+    };
+    let works: &[(&str, f64)] = &[("graphics_engine_active_ratio", 0.7), ("memory_used_mb", 12.0)];
+    let rests: &[(&str, f64)] = &[("graphics_engine_active_ratio", 0.0), ("memory_used_mb", 12.0)];
+    world
+        .append(rows(&[
+            (gpu("GPU-0", "n1", 0, H100), 1, &[("power_w", 90.0)]),
+            (instance("GPU-0", 0, "3"), 1, works),
+            (instance("GPU-0", 0, "5"), 1, rests),
+            (gpu("GPU-1", "n1", 1, H100), 1, &[("power_w", 90.0), ("xid_last", 79.0)]),
+            (instance("GPU-1", 1, "3"), 1, rests),
+        ]))
+        .await;
+    let hints = world.ok("/api/v1/schedule/hints").await;
+    let node = &hints["nodes"][0];
+    assert_eq!((&node["free"], &node["busy"]), (&json!(["GPU-0:5"]), &json!(["GPU-0:3"])));
+    assert_eq!(
+        node["unhealthy"],
+        json!([{"gpu": "GPU-1:3", "reasons": ["xid: XID 79: the GPU has fallen off the bus"]}])
+    );
+}
+
+#[tokio::test]
 async fn energy_and_idle_hours_belong_to_their_holders() {
     let world = judging().await;
     let held = |name: &str, job: &str| {
