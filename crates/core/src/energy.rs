@@ -323,15 +323,7 @@ impl Energy {
         self.readings += 1;
         let now = self.reading(span.last);
         let Some(before) = self.last.replace(now) else { return };
-        if span.fell {
-            self.falls += 1;
-            if self.power.total().is_none() {
-                self.from = self.mark(self.from.total_j + span.rise_j);
-            } else {
-                self.leave_out(now.seen_s);
-            }
-            return;
-        }
+        self.falls += u64::from(span.fell);
         let elapsed_s = seconds(span.last.0.saturating_sub(before.time_ns).max(0));
         let whole = CountedSpan {
             counted_j: span.rise_j,

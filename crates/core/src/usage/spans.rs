@@ -33,9 +33,9 @@ pub struct CounterSpan {
     pub last: (i64, f64),
     /// Whether it fell in between.
     pub fell: bool,
-    /// What it counted, without what it lost when it fell, joules.
+    /// What it counted, and the power from its last reading before a fall to its first behind it, joules.
     pub rise_j: f64,
-    /// The same and the power, where both are known.
+    /// What it counted and the power, where both are known.
     pub seen: CountedSpan,
     /// Power before the first reading, and after the last.
     pub around: [SeenPower; 2],

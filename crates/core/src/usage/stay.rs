@@ -193,7 +193,8 @@ impl Stay {
                 let (head, tail) = if is_told { (head, tail) } else { Default::default() };
                 let seen = one.around[1].and(between).and(head);
                 let counted_j = next.first.1 - one.last.1;
-                let rise_j = counted_j.max(0.0);
+                // What it counted up to a fall is not known.
+                let rise_j = if counted_j < 0.0 { seen.joules } else { counted_j };
                 let whole = CountedSpan { counted_j, integrated_j: seen.joules, seen_s: seen.seconds };
                 let elapsed_s = seconds(next.first.0.saturating_sub(one.last.0));
                 let is_compared = counted_j >= 0.0 && is_seen(seen.seconds, elapsed_s);
