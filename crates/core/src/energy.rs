@@ -41,7 +41,7 @@ pub const PIECE_S: f64 = 10.0;
 /// Least energy that is compared, in joules.
 const CHECK_J: f64 = 100.0;
 /// Additional tolerance, in seconds of the highest power: a counter moves in steps, and late.
-const STEP_S: f64 = 0.25;
+pub(crate) const STEP_S: f64 = 0.25;
 /// Allowed power of a part without a known limit, as a multiple of the highest power seen.
 const UNLIMITED: f64 = 1.5;
 

@@ -31,9 +31,9 @@ pub struct CounterSpan {
     pub first: (i64, f64),
     /// Of the last.
     pub last: (i64, f64),
-    /// Whether it fell in between.
+    /// Whether it fell in between, or jumped.
     pub fell: bool,
-    /// What it counted, and the power from its last reading before a fall to its first behind it, joules.
+    /// What it counted, and the power from its last reading before a fall or jump to its first behind it, joules.
     pub rise_j: f64,
     /// What it counted and the power, where both are known.
     pub seen: CountedSpan,

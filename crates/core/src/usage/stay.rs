@@ -1,11 +1,15 @@
 //! Rows of one GPU and holder, put together.
 
 use super::spans::{CountedSpan, CounterSpan, PowerSpan, SeenPower, is_seen};
+use crate::energy::{STEP_S, TOLERANCE};
 use crate::integral::seconds;
 use crate::throttle::ByLimit;
 
 /// Utilisation in % below which a GPU does nothing.
 pub const IDLE_BELOW_PCT: f64 = 1.0;
+/// What a counter of a part without a known limit counts at more than so many times the highest power of these rows is a jump. Rows
+/// before them may have seen more.
+const JUMP: f64 = 100.0;
 
 /// Rows of one GPU and holder, side by side: sums over them, and what is needed to join neighbours. A single row is one
 /// too.
@@ -163,8 +167,8 @@ impl Stay {
             self.throttled_open_s =
                 if is_told { self.throttled_open_s } else { between_s } + next.throttled_open_s;
         }
-        self.join_readings(next, gap);
         self.limit_w = self.limit_w.max(next.limit_w);
+        self.join_readings(next, gap);
         self.follow(next);
         (self.last_ns, self.pace_ns) = (next.last_ns, next.pace_ns);
     }
@@ -193,17 +197,18 @@ impl Stay {
                 let (head, tail) = if is_told { (head, tail) } else { Default::default() };
                 let seen = one.around[1].and(between).and(head);
                 let counted_j = next.first.1 - one.last.1;
-                // What it counted up to a fall is not known.
-                let rise_j = if counted_j < 0.0 { seen.joules } else { counted_j };
-                let whole = CountedSpan { counted_j, integrated_j: seen.joules, seen_s: seen.seconds };
                 let elapsed_s = seconds(next.first.0.saturating_sub(one.last.0));
-                let is_compared = counted_j >= 0.0 && is_seen(seen.seconds, elapsed_s);
+                // What it counted up to a reset or a jump is not known.
+                let is_lost = counted_j < 0.0 || self.is_jump(counted_j, elapsed_s);
+                let rise_j = if is_lost { seen.joules } else { counted_j };
+                let whole = CountedSpan { counted_j, integrated_j: seen.joules, seen_s: seen.seconds };
+                let is_compared = !is_lost && is_seen(seen.seconds, elapsed_s);
                 let seen_of_next = if is_told { next.seen } else { CountedSpan::default() };
                 let seen = one.seen.and(seen_of_next);
                 Some(CounterSpan {
                     first: one.first,
                     last: next.last,
-                    fell: one.fell || next.fell || counted_j < 0.0,
+                    fell: one.fell || next.fell || is_lost,
                     rise_j: one.rise_j + rise_j + next.rise_j,
                     seen: if is_compared { seen.and(whole) } else { seen },
                     around: [one.around[0], tail],
@@ -219,6 +224,17 @@ impl Stay {
             }
             (None, None) => None,
         };
+    }
+
+    /// Whether a counter rose by more than the GPU can use in this time.
+    fn is_jump(&self, counted_j: f64, elapsed_s: f64) -> bool {
+        let highest_w = self.power.map_or(0.0, |power| power.max_w);
+        let most_w = if self.limit_w > 0.0 {
+            self.limit_w.max(highest_w) * (1.0 + TOLERANCE)
+        } else {
+            highest_w * JUMP
+        };
+        most_w > 0.0 && counted_j > most_w * (elapsed_s + STEP_S)
     }
 
     /// Adds the power of the next rows, and returns that between; none if these have none that counts.

@@ -1,4 +1,4 @@
-//! The same with an energy counter that is believed: it is reset now and then, and counts on over gaps.
+//! The same with an energy counter that is believed: it is reset or jumps now and then, and counts on over gaps.
 
 use super::*;
 
@@ -6,15 +6,23 @@ use super::*;
 /// what a correction took back has come again.
 const SETTLED: usize = 12;
 const GAP_MS: i64 = 600_000;
+/// By so much the counter jumps, joules.
+const JUMP_J: f64 = 1e9;
 
-/// A row: the milliseconds before it, whether a gap is before it, whether the counter was reset in them, and by how much the counter
-/// is beside the power.
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum CounterEvent {
+    Reset,
+    Jump,
+}
+
+/// A row: the milliseconds before it, whether a gap is before it, what happened to the counter in them, and by how much the counter is
+/// beside the power.
 #[derive(Debug, Clone)]
 struct Counted {
     row: UseRow,
     apart_ms: i64,
     has_gap: bool,
-    is_reset: bool,
+    event: Option<CounterEvent>,
     beside: f64,
     is_read: bool,
 }
@@ -22,7 +30,8 @@ struct Counted {
 fn counted_row() -> impl Strategy<Value = Counted> {
     (
         5_000_i64..25_000,
-        [0.2, 0.3, 0.7].map(prop::bool::weighted),
+        [0.2, 0.7].map(prop::bool::weighted),
+        prop::option::of(prop_oneof![Just(CounterEvent::Reset), Just(CounterEvent::Jump)]),
         0_u32..2,
         50.0..700.0_f64,
         prop_oneof![Just(0.0), 1.0..100.0_f64],
@@ -32,17 +41,15 @@ fn counted_row() -> impl Strategy<Value = Counted> {
         ],
         0.93..1.07_f64,
     )
-        .prop_map(
-            |(apart_ms, [has_gap, is_reset, is_read], holder, watts, percent, throttled, beside)| {
-                let (watts, utilization) = (Some(watts), Some(percent));
-                let row = UseRow { holder, watts, utilization, throttled, ..UseRow::at(0) };
-                Counted { row, apart_ms, has_gap, is_reset, beside, is_read }
-            },
-        )
+        .prop_map(|(apart_ms, [has_gap, is_read], event, holder, watts, percent, throttled, beside)| {
+            let (watts, utilization) = (Some(watts), Some(percent));
+            let row = UseRow { holder, watts, utilization, throttled, ..UseRow::at(0) };
+            Counted { row, apart_ms, has_gap, event, beside, is_read }
+        })
 }
 
-/// Rows with a counter, which each of them has or some, and which is reset now and then. Distances are some 15 seconds, or a
-/// fifth of that.
+/// Rows with a counter, which each of them has or some, and which is reset or jumps now and then. Distances are some 15
+/// seconds, or a fifth of that.
 fn counted_rows(is_always_read: bool) -> impl Strategy<Value = Vec<UseRow>> {
     let rows = prop::collection::vec(counted_row(), 2 * SETTLED + 1..160);
     (rows, any::<bool>()).prop_map(move |(mut rows, is_fast)| {
@@ -51,9 +58,12 @@ fn counted_rows(is_always_read: bool) -> impl Strategy<Value = Vec<UseRow>> {
             let is_within = (SETTLED..count - SETTLED).contains(&n);
             // Gaps and resets are apart, each from its kind: the counter is believed again before the next reset.
             one.has_gap &= is_within && n % 4 == 0;
-            one.is_reset &= is_within && n % if is_always_read { 5 } else { 20 } == 0;
+            let place = n % if is_always_read { 5 } else { 20 };
+            one.event = one
+                .event
+                .filter(|event| is_within && place == if *event == CounterEvent::Reset { 0 } else { 2 });
             // A reset that nobody reads looks like a rise.
-            one.is_read |= is_always_read || !is_within || one.is_reset;
+            one.is_read |= is_always_read || !is_within || one.event.is_some();
             one.apart_ms = one.apart_ms / if is_fast { 5 } else { 1 } + if one.has_gap { GAP_MS } else { 0 };
             if n < SETTLED {
                 (one.row.holder, one.row.utilization) = (0, Some(50.0));
@@ -68,13 +78,15 @@ fn counted_rows(is_always_read: bool) -> impl Strategy<Value = Vec<UseRow>> {
 
 fn at_their_times(rows: Vec<Counted>) -> Vec<UseRow> {
     let (mut at_ms, mut counter, mut before) = (1_700_000_000_000, 5_000.0, None);
-    let made = rows.into_iter().map(|Counted { row, apart_ms, is_reset, beside, is_read, .. }| {
+    let made = rows.into_iter().map(|Counted { row, apart_ms, event, beside, is_read, .. }| {
         at_ms += apart_ms;
         if let Some(before) = before.replace(row.watts.unwrap()) {
             counter += beside * f64::midpoint(before, row.watts.unwrap()) * seconds(apart_ms);
         }
-        if is_reset {
-            counter = 0.0;
+        match event {
+            Some(CounterEvent::Reset) => counter = 0.0,
+            Some(CounterEvent::Jump) => counter += JUMP_J,
+            None => {}
         }
         UseRow { at_ms, counter: is_read.then_some(counter), ..row }
     });
@@ -97,13 +109,14 @@ fn integral(pair: &[UseRow]) -> f64 {
     if is_gap(pair) { 0.0 } else { joules }
 }
 
-fn is_reset(pair: &[UseRow]) -> bool {
-    pair[1].counter < pair[0].counter
+/// What was counted between two rows that both have a reading; none where the counter was reset or jumped.
+fn counted_between(pair: &[UseRow]) -> Option<f64> {
+    Some(pair[1].counter.unwrap() - pair[0].counter.unwrap()).filter(|joules| (0.0..JUMP_J).contains(joules))
 }
 
-/// Energy between two rows that both have a reading: what was counted, or the power where the counter fell.
+/// Energy between two such rows: what was counted, or the power.
 fn joules_between(pair: &[UseRow]) -> f64 {
-    if is_reset(pair) { integral(pair) } else { pair[1].counter.unwrap() - pair[0].counter.unwrap() }
+    counted_between(pair).unwrap_or_else(|| integral(pair))
 }
 
 /// Joules, and those of idle time, of a holder, from the rows alone, each of which has a reading.
@@ -124,7 +137,7 @@ fn counted_sum(rows: &[UseRow]) -> f64 {
     let spans = read.windows(2).map(|span| {
         let within = &rows[span[0]..=span[1]];
         let ends = [within[0], within[within.len() - 1]];
-        if is_reset(&ends) { within.windows(2).map(integral).sum() } else { joules_between(&ends) }
+        counted_between(&ends).unwrap_or_else(|| within.windows(2).map(integral).sum())
     });
     spans.sum()
 }
@@ -187,13 +200,15 @@ proptest! {
 }
 
 #[test]
-fn a_step_in_which_a_counter_was_reset_has_what_it_counted_before_and_after() {
-    // 8 % below the power, and reset in the second hour of three.
-    let mut rows = counted(3, |_| Some(108.0));
-    for (n, row) in rows.iter_mut().enumerate() {
-        row.counter = row.counter.map(|joules| if n < 500 { joules } else { joules - 500_000.0 });
-    }
-    for energy in super::joules(&rows) {
-        assert!(near(energy, 100.0 * 10_790.0 + 108.0 * 10.0), "{energy} J");
+fn a_step_in_which_a_counter_was_reset_or_jumped_has_what_it_counted_before_and_after() {
+    // 8 % below the power, and reset in the second hour of three, or set to another count.
+    for change in [-500_000.0, JUMP_J] {
+        let mut rows = counted(3, |_| Some(108.0));
+        for (n, row) in rows.iter_mut().enumerate() {
+            row.counter = row.counter.map(|joules| if n < 500 { joules } else { joules + change });
+        }
+        for energy in super::joules(&rows) {
+            assert!(near(energy, 100.0 * 10_790.0 + 108.0 * 10.0), "{change}: {energy} J");
+        }
     }
 }
