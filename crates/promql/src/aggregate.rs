@@ -62,6 +62,7 @@ impl Aggregate {
         }
         match (self.how, parameter) {
             (AggregateOp::Topk | AggregateOp::Bottomk, _) => {
+                check_whole(numbers)?;
                 let is_top = self.how == AggregateOp::Topk;
                 let order = if is_top { SortOrder::LargestFirst } else { SortOrder::SmallestFirst };
                 Ok(groups.iter().flat_map(|group| group.best(order, number, count)).collect())
@@ -88,6 +89,16 @@ impl Aggregate {
                 Ok(aggregated.collect())
             }
         }
+    }
+}
+
+/// Refuses numbers of series that are no whole ones.
+fn check_whole(numbers: &[f64]) -> Result<(), PromError> {
+    match numbers.iter().find(|number| number.is_nan() || number.abs() > 2_f64.powi(63)) {
+        Some(number) => {
+            Err(PromError::Execution(format!("Scalar value {} overflows int64", spelled(*number))))
+        }
+        None => Ok(()),
     }
 }
 

@@ -101,6 +101,7 @@ pub(crate) async fn at_once(
     parameters: Parameters,
 ) -> Result<Response, PromFailure> {
     let grid = parameters.instant("time")?.map(Grid::at);
+    parameters.check_timeout()?;
     let (text, limit) = (parameters.need("query")?.to_owned(), parameters.limit()?);
     let ask = PromAsk { text, grid, is_range: false, limit };
     Ok(api.answer(ask, &headers).await?)
@@ -150,6 +151,7 @@ pub(crate) async fn by_steps(
             "exceeded maximum resolution of {max} points per timeseries. Try decreasing the query resolution (?step=XX)"
         )));
     }
+    parameters.check_timeout()?;
     let (text, limit) = (parameters.need("query")?.to_owned(), parameters.limit()?);
     let ask = PromAsk { text, grid: Some(grid), is_range: true, limit };
     Ok(api.answer(ask, &headers).await?)

@@ -120,6 +120,8 @@ const OTHERS: &[&str] = &[
     "quantile(1.5, gpu_power_watts)",
     "quantile(scalar(vector(0.25)), gpu_power_watts)",
     "topk(scalar(count(gpu_power_watts) or vector(2)) / 2, gpu_power_watts)",
+    "topk(0 / 0, gpu_power_watts)",
+    "bottomk(1e20, gpu_power_watts)",
     "count_values(\"width\", gpu_pcie_link_width)",
     "count_values by (node) (\"width\", gpu_pcie_link_width > 8)",
     "count_values by (node) (\"node\", gpu_pcie_link_width)",

@@ -7,7 +7,7 @@ use axum::http::{Method, StatusCode};
 use axum::response::{IntoResponse, Response};
 use gpuvitals_core::history::QueryError;
 use gpuvitals_core::time;
-use gpuvitals_promql::PromError;
+use gpuvitals_promql::{PromError, duration};
 
 use crate::dto::PromErrorBody;
 use crate::error::ApiError;
@@ -71,6 +71,17 @@ impl Parameters {
             PromFailure::bad(format!("invalid parameter \"limit\": {text:?} is no whole number of 0 or more"))
         })?;
         Ok(if limit == 0 { usize::MAX } else { limit })
+    }
+
+    /// Refuses a time to wait that is none. It bounds nothing: every request has its own.
+    pub(super) fn check_timeout(&self) -> Result<(), PromFailure> {
+        let is_time = |text: &str| nanoseconds(text).is_some() || duration(text).is_some();
+        match self.get("timeout").filter(|text| !is_time(text)) {
+            Some(text) => Err(PromFailure::bad(format!(
+                "invalid parameter \"timeout\": cannot parse {text:?} to a valid duration"
+            ))),
+            None => Ok(()),
+        }
     }
 
     pub(super) fn range(&self) -> Result<(i64, i64), PromFailure> {
