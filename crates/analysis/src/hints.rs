@@ -76,28 +76,23 @@ impl NodeHint {
         !self.free.is_empty() && self.busy.is_empty() && self.unhealthy.is_empty()
     }
 
-    /// Adds a GPU; with reasons to keep work away from it.
-    fn take(&mut self, fresh: Freshness, gpu: &GpuState, mut why: Vec<String>) {
+    /// Adds a GPU that may get work. Its memory is its own, or that of the card that it is a part of.
+    fn take(&mut self, fresh: Freshness, gpu: &GpuState, memory_of: &GpuState) {
         let key = Arc::clone(&gpu.key);
-        if why.is_empty() && fresh.is_old(gpu.last_seen_ns) {
-            why.push("it reports nothing any more".to_owned());
-        }
-        if !why.is_empty() {
-            self.unhealthy.push(UnfitGpu { gpu: key, reasons: why });
-            return;
-        }
-        let latest = |metric| fresh.recent(gpu, metric).map(Value::as_f64);
+        let latest_of = |gpu: &GpuState, metric| fresh.recent(gpu, metric).map(Value::as_f64);
+        let latest = |metric| latest_of(gpu, metric);
+        let memory = |metric| latest_of(memory_of, metric);
         let is_held = holder_of(gpu).is_some();
         let busy = latest(UTILIZATION).or_else(|| Some(100.0 * latest(ENGINE_ACTIVE)?));
         let is_idle = busy.is_none_or(|busy| busy < IDLE_BELOW_PCT);
         // It does not change, and is read seldom.
-        let total_mb = Fleet::latest(gpu, MEMORY_TOTAL).map(|latest| latest.value.as_f64());
-        let used_mb = latest(MEMORY_USED)
-            .or_else(|| Some(total_mb? - latest(MEMORY_FREE)?))
-            .or_else(|| Some(total_mb? * latest(MEMORY_SHARE)? / 100.0));
+        let total_mb = Fleet::latest(memory_of, MEMORY_TOTAL).map(|latest| latest.value.as_f64());
+        let used_mb = memory(MEMORY_USED)
+            .or_else(|| Some(total_mb? - memory(MEMORY_FREE)?))
+            .or_else(|| Some(total_mb? * memory(MEMORY_SHARE)? / 100.0));
         let uses_memory = match used_mb {
             Some(used_mb) => used_mb > MEMORY_FREE_UP_TO_MB,
-            None => latest(MEMORY_SHARE).is_some_and(|share| share > MEMORY_FREE_UP_TO_PCT),
+            None => memory(MEMORY_SHARE).is_some_and(|share| share > MEMORY_FREE_UP_TO_PCT),
         };
         let has_processes = latest(PROCESSES).is_some_and(|processes| processes > 0.0);
         if !(is_held || uses_memory || has_processes) && is_idle {
@@ -114,8 +109,8 @@ impl NodeHint {
     }
 }
 
-/// The nodes by cluster and name. GPUs without a node are in none, and neither is a card whose instances report: work goes to these.
-/// Critical findings and warnings make a GPU unhealthy, and those of a card its instances.
+/// The nodes by cluster and name. GPUs without a node are in none, and neither is a card whose instances tell their own memory: work
+/// goes to these. Critical findings and warnings make a GPU unhealthy, and those of a card its instances.
 pub fn node_hints(situation: &Situation<'_>, findings: &[FleetFinding]) -> Vec<NodeHint> {
     let mut reasons: HashMap<&Subject, Vec<String>> = HashMap::new();
     for finding in findings.iter().filter(|finding| finding.severity >= Severity::Warning) {
@@ -123,7 +118,10 @@ pub fn node_hints(situation: &Situation<'_>, findings: &[FleetFinding]) -> Vec<N
         reasons.entry(&finding.subject).or_default().push(reason);
     }
     let reporting = situation.gpus.iter().filter(|gpu| !situation.fresh.is_old(gpu.last_seen_ns));
-    let divided: HashSet<Arc<str>> = reporting.filter_map(|gpu| card_of(gpu)).collect();
+    let instances = reporting.filter(|gpu| tells_memory(gpu));
+    let divided: HashSet<Arc<str>> = instances.filter_map(|gpu| card_of(gpu)).collect();
+    let by_key: HashMap<&str, &GpuState> =
+        situation.gpus.iter().map(|gpu| (gpu.key.as_ref(), gpu.as_ref())).collect();
     let mut nodes: BTreeMap<(Option<&str>, &str), NodeHint> = BTreeMap::new();
     for gpu in situation.gpus.iter().filter(|gpu| !divided.contains(&gpu.key)) {
         let is_gone = situation.fresh.now_ns.saturating_sub(gpu.last_seen_ns) > GONE_AFTER_NS;
@@ -139,11 +137,26 @@ pub fn node_hints(situation: &Situation<'_>, findings: &[FleetFinding]) -> Vec<N
         if hint.model.as_ref() != model {
             hint.model = None;
         }
-        let named = std::iter::once(Arc::clone(&gpu.key)).chain(card_of(gpu));
+        let card = card_of(gpu);
+        let named = std::iter::once(Arc::clone(&gpu.key)).chain(card.clone());
         let why = named.filter_map(|key| reasons.get(&Subject::Gpu(key)));
-        hint.take(situation.fresh, gpu, why.flatten().cloned().collect());
+        let mut why: Vec<String> = why.flatten().cloned().collect();
+        if why.is_empty() && situation.fresh.is_old(gpu.last_seen_ns) {
+            why.push("it reports nothing any more".to_owned());
+        }
+        if !why.is_empty() {
+            hint.unhealthy.push(UnfitGpu { gpu: Arc::clone(&gpu.key), reasons: why });
+            continue;
+        }
+        let card = card.filter(|_| !tells_memory(gpu)).and_then(|card| by_key.get(&*card).copied());
+        hint.take(situation.fresh, gpu, card.unwrap_or(gpu));
     }
     nodes.into_values().collect()
+}
+
+/// Whether it is known what of its memory is in use. The partitions of an AMD GPU share that of the whole.
+fn tells_memory(gpu: &GpuState) -> bool {
+    [MEMORY_USED, MEMORY_FREE, MEMORY_SHARE].into_iter().any(|metric| Fleet::latest(gpu, metric).is_some())
 }
 
 /// The key of the card that a GPU is an instance of.

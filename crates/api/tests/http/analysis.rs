@@ -372,11 +372,17 @@ async fn work_goes_to_the_instances_of_a_card_unless_the_card_is_unhealthy() {
             (instance("GPU-0", 0, "5"), 1, rests),
             (gpu("GPU-1", "n1", 1, H100), 1, &[("power_w", 90.0), ("xid_last", 79.0)]),
             (instance("GPU-1", 1, "3"), 1, rests),
+            // Its partitions share its memory.
+            (gpu("GPU-2", "n1", 2, H100), 1, &[("memory_used_mb", 72_099.0)]),
+            (instance("GPU-2", 2, "cpx0"), 1, &[("utilization_pct", 0.0)]),
         ]))
         .await;
     let hints = world.ok("/api/v1/schedule/hints").await;
     let node = &hints["nodes"][0];
-    assert_eq!((&node["free"], &node["busy"]), (&json!(["GPU-0:5"]), &json!(["GPU-0:3"])));
+    assert_eq!(
+        (&node["free"], &node["busy"]),
+        (&json!(["GPU-0:5"]), &json!(["GPU-0:3", "GPU-2", "GPU-2:cpx0"]))
+    );
     assert_eq!(
         node["unhealthy"],
         json!([{"gpu": "GPU-1:3", "reasons": ["xid: XID 79: the GPU has fallen off the bus"]}])
