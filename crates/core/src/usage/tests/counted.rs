@@ -1,6 +1,7 @@
 //! The same with an energy counter that is believed: it is reset or jumps now and then, and counts on over gaps.
 
 use super::*;
+use crate::energy::Energy;
 
 /// Rows at the beginning that one busy holder has, and at the end that draw much: by each of the two the counter is believed, and
 /// what a correction took back has come again.
@@ -178,6 +179,22 @@ proptest! {
     #[test]
     fn rollups_have_the_energy_of_a_counter_that_is_read_now_and_then(rows in counted_rows(false), step_s in prop::sample::select(vec![10_i64, 60, 3_600])) {
         let (found, wanted) = (all_joules(&by_stays(&rows, step_s * 1_000)), counted_sum(&rows));
+        prop_assert!(near(found, wanted), "{found}, not {wanted}");
+    }
+
+    /// Agent and recorder keep it, and know which distances are gaps.
+    #[test]
+    fn a_running_total_of_the_same_rows_has_their_joules(rows in counted_rows(false)) {
+        let (mut energy, gap_max_ns) = (Energy::default(), 1_000_000 * (GAP_MS - 1));
+        for row in &rows {
+            let time_ns = 1_000_000 * row.at_ms;
+            energy.begin_row();
+            energy.sample(time_ns, row.watts.unwrap(), gap_max_ns);
+            if let Some(counter_j) = row.counter {
+                energy.read(time_ns, counter_j, gap_max_ns);
+            }
+        }
+        let (found, wanted) = (energy.total().unwrap().joules, all_joules(&by_rows(&rows)));
         prop_assert!(near(found, wanted), "{found}, not {wanted}");
     }
 
