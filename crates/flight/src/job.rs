@@ -18,7 +18,7 @@ use crate::folder::BYTES_MAX;
 use crate::incident::FlightSpan;
 use crate::job_files::{ById, JobFiles};
 use crate::job_incident::{AskedNode, JobIncident, JobTrigger, NODES_MAX, WindowPart};
-use crate::job_window::IncomingWindow;
+use crate::job_window::{IncomingWindow, WindowPieces};
 use crate::trigger::FlightTrigger;
 
 /// Triggers of one job within this time are of one incident, and a node is asked once in it.
@@ -282,6 +282,17 @@ impl JobIncidents {
         let path = self.files.answer(id, node, part);
         let file = open_file(&path).map_err(FlightError::io("open", &path))?;
         Ok((file, answer.bytes))
+    }
+
+    /// The node that has sent rows of a GPU of this key, and all that it has sent of that part.
+    ///
+    /// # Errors
+    /// If there are none of it, or they cannot be read.
+    pub fn rows(&self, id: &str, gpu: &str, part: WindowPart) -> Result<(String, WindowPieces), JobError> {
+        let incident = self.one(id)?;
+        let sender = incident.sender(gpu, part).ok_or_else(|| unknown(id, "has such rows of this GPU"))?;
+        let pieces = WindowPieces::open(&self.files.answer(id, &sender.node, part))?;
+        Ok((sender.node.clone(), pieces))
     }
 
     fn change(&self) -> MutexGuard<'_, ()> {

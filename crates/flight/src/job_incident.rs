@@ -153,6 +153,17 @@ impl JobIncident {
         told.chain(self.first.as_ref().map(|first| first.gpu.as_str())).any(|named| named == gpu)
     }
 
+    /// The node that has sent rows of a GPU of this key.
+    pub fn sender(&self, gpu: &str, part: WindowPart) -> Option<&AskedNode> {
+        let has_it = |answer: &NodeWindow| answer.gpus.iter().any(|of| of.gpu == gpu);
+        self.nodes.iter().find(|node| node.answer(part).is_some_and(has_it))
+    }
+
+    /// Whether a GPU of this key has a part in it: it is named, or there are rows of it.
+    pub fn concerns(&self, gpu: &str) -> bool {
+        self.names(gpu) || WindowPart::ALL.into_iter().any(|part| self.sender(gpu, part).is_some())
+    }
+
     /// When its first trigger was, nanoseconds UTC since 1970.
     pub fn at_ns(&self) -> i64 {
         self.asked.from_ns.saturating_add(BEFORE_NS)

@@ -10,6 +10,7 @@
 //! | `POST requests` | `{"rest": ID}` | `{"id"}`: all nodes of it are asked for the rest |
 //! | `GET incidents` | | `{"incidents": [JobIncident]}`, the newest first |
 //! | `GET incidents/{id}` | | a `JobIncident` of `gpuvitals_flight` |
+//! | `GET incidents/{id}/rows?gpu=GPU&metrics=COLUMN,COLUMN[&part=window\|rest][&format=json\|csv\|arrow]` | | all values of one GPU |
 //! | `POST incidents/{id}/nodes/{node}[?part=window\|rest][&cut=true]` | pieces | `{"is_new"}`: false for a second answer, which is left unread |
 //! | `GET incidents/{id}/nodes/{node}[?part=window\|rest]` | | pieces, as they came |
 //!
@@ -19,6 +20,8 @@
 //!   `gpu_events` with times within `asked`. No piece at all is an answer, too: the node has no rows. They are sent without
 //!   `content-length` (chunked), as the listener refuses a longer announced body. `cut=true` says that rows were left out to
 //!   fit into 1 MiB a GPU; a window is 64 MiB at most, and so is a rest. Without `part` it is the window.
+//! - All values of a GPU are `{"id", "gpu", "node", "part", "times": [MS], "values": {COLUMN: [NUMBER or null]}}`, the oldest first; `times` are
+//!   milliseconds since 1970, as those of `/api/v1/query`. CSV and Arrow have a row a time. Metrics and values have the limits of that path.
 //! - An event is `event: request`, `id: ID/PART`, and as data one line of JSON:
 //!   `{"id", "part": "window"|"rest", "asked": {"from_ns", "to_ns"}, "trigger": {FlightTrigger}, "by": NODE}`. For a window `asked`
 //!   is 60 s before to 30 s after the trigger: an answer waits until it is over. For a rest `from_ns` is an hour before and `to_ns`
@@ -26,6 +29,8 @@
 //!   comes once a stream; `:` comments come every 15 s. `by` is the node that told of it.
 //! - Statuses: 400 `bad_body`, `bad_parameter`; 404 `unknown_incident` (also: the node is not asked for this part); 413
 //!   `body_too_large`; 503 `unavailable` (no directory here, or its disk), `too_many_streams`.
+
+mod rows;
 
 use std::collections::HashSet;
 use std::convert::Infallible;
@@ -85,6 +90,7 @@ pub(crate) fn paths() -> Router<Api> {
         .route(REQUESTS, get(follow).post(ask).fallback(refused))
         .route("/api/v1/flight/incidents", get(list))
         .route("/api/v1/flight/incidents/{id}", get(one))
+        .route("/api/v1/flight/incidents/{id}/rows", get(rows::rows))
         .route(NODES, get(answer).post(take).fallback(refused))
 }
 
@@ -251,7 +257,7 @@ async fn answer(
     Asked(PartParams { part }): Asked<PartParams>,
 ) -> Answered {
     let Path((id, node)) = path.map_err(ParameterError::from)?;
-    let (incidents, part) = (Arc::clone(&api.jobs()?.incidents), read_part(part.as_deref())?);
+    let (incidents, part) = (Arc::clone(&api.jobs()?.incidents), rows::read_part(part.as_deref())?);
     let (file, len) = on_disk(move || incidents.answer(&id, &node, part)).await?;
     let headers = [(CONTENT_TYPE, "application/octet-stream"), (CACHE_CONTROL, "no-store")];
     Ok((headers, Body::from_stream(bytes_of(file, len))).into_response())
@@ -287,7 +293,7 @@ async fn take(
     body: Body,
 ) -> Answered {
     let Path((id, node)) = path.map_err(ParameterError::from)?;
-    let (jobs, part) = (api.jobs()?, read_part(part.as_deref())?);
+    let (jobs, part) = (api.jobs()?, rows::read_part(part.as_deref())?);
     let is_cut = cut.map_or(Ok(false), |cut| parameter::flag("cut", &cut))?;
     let now_ns = api.config().clock.now_ns();
     let mut pieces = body.into_data_stream();
@@ -320,11 +326,4 @@ async fn received(
     }
     let incidents = Arc::clone(&jobs.incidents);
     on_disk(move || incidents.keep(incoming, is_cut, now_ns)).await
-}
-
-/// The part that is meant: the window unless it is named.
-fn read_part(text: Option<&str>) -> Result<WindowPart, ApiError> {
-    let Some(text) = text else { return Ok(WindowPart::Window) };
-    let known = WindowPart::ALL.into_iter().find(|part| part.name() == text);
-    known.ok_or_else(|| ApiError::parameter("part", text, "window or rest"))
 }
