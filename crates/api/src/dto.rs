@@ -11,6 +11,7 @@ mod explain;
 mod gpu;
 mod health;
 mod hints;
+mod incidents;
 mod jobs;
 mod page;
 mod prom;
@@ -34,6 +35,7 @@ pub(crate) use gpu::{
 };
 pub(crate) use health::{Component, HealthReport};
 pub(crate) use hints::{HintList, HintTotals, NodeRoom};
+pub(crate) use incidents::IncidentNote;
 pub(crate) use jobs::{JobAdvice, JobCheck, JobDetail, JobGpu, JobList, JobSums, JobUse};
 pub(crate) use page::Pagination;
 pub(crate) use prom::{PromBody, PromErrorBody};

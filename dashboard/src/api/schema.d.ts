@@ -1468,8 +1468,8 @@ export interface components {
             /** @description Whether all of its GPUs are made up by the simulation. */
             simulated: boolean;
             silenced: components["schemas"]["SilenceEntry"] | null;
-            /** @description Ids of the incidents of jobs that it caused, the newest first; missing if there are none. */
-            incidents?: string[];
+            /** @description The incidents of jobs that it caused, the newest first; missing if there are none. */
+            incidents?: components["schemas"]["IncidentNote"][];
         };
         /** @description Some of the findings. */
         FindingList: {
@@ -1699,6 +1699,8 @@ export interface components {
             labels: components["schemas"]["Labels"];
             /** @description Time of its oldest row. */
             first_seen: components["schemas"]["Moment"];
+            /** @description The incidents of jobs that it has a part in, the newest first; missing if there are none. */
+            incidents?: components["schemas"]["IncidentNote"][];
         };
         /**
          * @description How a GPU does, what needs somebody first.
@@ -2008,6 +2010,57 @@ export interface components {
             total: number;
             /** @description Which part this is. */
             pagination: components["schemas"]["Pagination"];
+        };
+        /** @description An incident of a job, of which each node keeps a part in its flight recorder; docs/flight.md says how to get all of it. */
+        IncidentNote: {
+            /**
+             * @description Its id, as `gpuvitals flight fetch` takes it.
+             * @example 20261130T031459Z-xid
+             */
+            id: string;
+            /**
+             * @description The job or pod, as `cluster/namespace/name`.
+             * @example a/research/train-7
+             */
+            job: string;
+            /**
+             * @description What set it off: `xid`, `lost`, `threshold` and so on, see docs/flight.md.
+             * @example xid
+             */
+            kind: string;
+            /** @description The same in words. */
+            detail: string;
+            /** @description When that was. */
+            at: components["schemas"]["Moment"];
+            /** @description The time that its nodes are asked for: from here on. */
+            start: components["schemas"]["Moment"];
+            /** @description To here. */
+            end: components["schemas"]["Moment"];
+            /**
+             * @description How many nodes are asked.
+             * @example 3
+             */
+            nodes_asked: number;
+            /**
+             * @description How many of them have answered.
+             * @example 2
+             */
+            nodes_had: number;
+            /** @description The GPU that failed first, as far as is known now; null: none is known. */
+            first: components["schemas"]["IncidentVictim"] | null;
+            /** @description Whether rows at the rate of the node's recorder are here, of the GPU, or of a finding's. */
+            has_rows: boolean;
+        };
+        /** @description The GPU that failed first, by the clock of its node. */
+        IncidentVictim: {
+            /** @description Its key. */
+            gpu: string;
+            /** @description Its node. */
+            hostname: string;
+            /** @description When. */
+            at: components["schemas"]["Moment"];
+            /** @description How, in words. */
+            why: string;
         };
         /** @description RFC 3339; seconds, milliseconds, microseconds or nanoseconds since 1970; empty: not given. */
         Instant: string;

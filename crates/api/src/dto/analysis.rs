@@ -8,7 +8,7 @@ use gpuvitals_core::usage::BatchJob;
 use serde::Serialize;
 use utoipa::ToSchema;
 
-use super::{Moment, Pagination};
+use super::{IncidentNote, Moment, Pagination};
 
 /// Most GPUs that a finding names.
 const NAMED_GPUS_MAX: usize = 16;
@@ -56,10 +56,10 @@ pub(crate) struct FindingEntry<'a> {
     simulated: bool,
     /// The silence that covers it, its own, its job's or its host's: somebody looks after it.
     silenced: Option<SilenceEntry<'a>>,
-    /// Ids of the incidents of jobs that it caused, the newest first; missing if there are none.
+    /// The incidents of jobs that it caused, the newest first; missing if there are none.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     #[schema(required = false)]
-    incidents: Vec<String>,
+    incidents: Vec<IncidentNote<'a>>,
 }
 
 /// A value that shows a finding.
@@ -198,7 +198,7 @@ impl<'a> FindingEntry<'a> {
         finding: &'a FleetFinding,
         name: &'a str,
         job: Option<&BatchJob>,
-        incidents: Vec<String>,
+        incidents: Vec<IncidentNote<'a>>,
     ) -> Self {
         let subject = &finding.subject;
         Self {

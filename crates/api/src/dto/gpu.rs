@@ -9,7 +9,7 @@ use serde::ser::SerializeMap;
 use serde::{Serialize, Serializer};
 use utoipa::ToSchema;
 
-use super::{LatestMetrics, Moment, Pagination, Scalar};
+use super::{IncidentNote, LatestMetrics, Moment, Pagination, Scalar};
 
 /// How a GPU does. The first rule that applies:
 /// `stale`: the newest row is older than `stale_after` (90 s unless configured);
@@ -142,6 +142,10 @@ pub(crate) struct GpuDetail<'a> {
     pub(crate) labels: Labels<'a>,
     /// Time of its oldest row.
     pub(crate) first_seen: Moment,
+    /// The incidents of jobs that it has a part in, the newest first; missing if there are none.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[schema(required = false)]
+    pub(crate) incidents: Vec<IncidentNote<'a>>,
 }
 
 /// A value and when it was taken.

@@ -19,7 +19,7 @@ use crate::api::Api;
 use crate::ask::{Ask, Body, Rendered, View};
 use crate::asked::{FormatName, Instant, Limit, Offset, Paging};
 use crate::condition;
-use crate::dto::{FindingEntry, FindingList, JobSpread, Moment, StragglerList};
+use crate::dto::{FindingEntry, FindingList, IncidentNote, JobSpread, Moment, StragglerList};
 use crate::error::{ApiError, ErrorBody};
 use crate::format::Format;
 use crate::parameter::{self, Asked};
@@ -174,7 +174,11 @@ impl FindingsAsk {
 }
 
 /// The incidents of jobs that a finding caused: about its GPU or job, from a minute before it was seen on.
-fn incidents_of(finding: &FleetFinding, kept: &[Arc<JobIncident>], now_ns: i64) -> Vec<String> {
+fn incidents_of<'a>(
+    finding: &FleetFinding,
+    kept: &'a [Arc<JobIncident>],
+    now_ns: i64,
+) -> Vec<IncidentNote<'a>> {
     let times = finding.since_ns.saturating_sub(MINUTE_NS)..=now_ns;
     let is_its = |incident: &&Arc<JobIncident>| {
         let is_about = match &finding.subject {
@@ -184,7 +188,12 @@ fn incidents_of(finding: &FleetFinding, kept: &[Arc<JobIncident>], now_ns: i64) 
         };
         is_about && times.contains(&incident.at_ns())
     };
-    kept.iter().filter(is_its).take(INCIDENTS_MAX).map(|incident| incident.id.clone()).collect()
+    let gpus = || finding.reach.gpus.iter().map(|gpu| &**gpu);
+    kept.iter()
+        .filter(is_its)
+        .take(INCIDENTS_MAX)
+        .map(|incident| IncidentNote::of(incident, gpus()))
+        .collect()
 }
 
 /// The host that a finding is about, or that its GPU is on.

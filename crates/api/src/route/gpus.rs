@@ -14,6 +14,7 @@ use axum::http::HeaderMap;
 use gpuvitals_analysis::judgement::{GpuJudge, GpuJudgement};
 use gpuvitals_core::history::{Fleet, GpuState, Part, Selector};
 use gpuvitals_core::{IdentityColumn, Table};
+use gpuvitals_flight::JobIncident;
 use serde::Deserialize;
 use utoipa::IntoParams;
 
@@ -23,7 +24,9 @@ use crate::api::Api;
 use crate::ask::{Ask, Body, Rendered, View};
 use crate::asked::{Columns, FormatName, Instant, Judgements, Limit, Offset, Paging, Where};
 use crate::config::Limits;
-use crate::dto::{Gpu, GpuDetail, GpuList, JudgementCounts, Labels, LatestColumns, Moment, State};
+use crate::dto::{
+    Gpu, GpuDetail, GpuList, IncidentNote, JudgementCounts, Labels, LatestColumns, Moment, State,
+};
 use crate::error::{ApiError, ErrorBody};
 use crate::format::Format;
 use crate::parameter::{self, Asked, Named, given};
@@ -383,11 +386,20 @@ impl Ask for GpuAsk {
             let unknown = GpuJudge::default();
             let judge = judgement.as_deref().map_or(&unknown, |judgement| &judgement.judge);
             let gpu = fleet.find(&self.0).map_err(|why| ApiError::no_gpu(&self.0, why, missing))?;
+            let kept = view.jobs.as_ref().map_or_else(Vec::new, |jobs| jobs.list());
+            let is_its = |incident: &&Arc<JobIncident>| {
+                incident.at_ns() <= view.now_ns() && incident.concerns(&gpu.key)
+            };
             let detail = GpuDetail {
                 gpu: JudgedGpu::of(gpu, view.rules, judge).show(view.rules, None),
                 latest: LatestColumns(gpu),
                 labels: Labels::of(gpu),
                 first_seen: Moment(gpu.first_seen_ns),
+                incidents: kept
+                    .iter()
+                    .filter(is_its)
+                    .map(|incident| IncidentNote::of(incident, std::iter::once(gpu.key.as_ref())))
+                    .collect(),
             };
             let until_ns = view.judged_until(judgement.as_deref()).min(view.rules.changes_at(&fleet));
             Body::until(until_ns, &detail)

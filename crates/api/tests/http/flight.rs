@@ -1,7 +1,8 @@
 //! Incidents of whole jobs: a node tells, all nodes are asked, and what they send is read.
 
-use gpuvitals_core::time::SECOND_NS;
-use gpuvitals_core::{Identity, IdentityColumn};
+use gpuvitals_core::batch::Value as Number;
+use gpuvitals_core::time::{self, SECOND_NS};
+use gpuvitals_core::{BatchBuilder, Identity, IdentityColumn, MetricId, Origin, Table};
 use gpuvitals_record::pack;
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
@@ -90,10 +91,14 @@ async fn all_of(mut stream: TcpStream) -> Answer {
 
 /// A piece with rows of a GPU of `n1`, one of each second before now.
 fn piece(uuid: &str, seconds: std::ops::Range<i64>) -> Vec<u8> {
-    let own: &[(&str, f64)] = &[("power_w", 400.0)];
-    let all: Vec<Row<'_>> = seconds.map(|second| (gpu(uuid, "n1", 0, H100), second, own)).collect();
+    let mut builder = BatchBuilder::new(Table::GpuEvents);
+    let who = builder.intern(&gpu(uuid, "n1", 0, H100));
+    for second in seconds {
+        let row = builder.row_at(now_ns() - second * SECOND_NS, -second * SECOND_NS, who);
+        builder.set(row, MetricId::of("power_w"), Number::Float(400.0)).unwrap();
+    }
     let mut packed = Vec::new();
-    pack(&rows(&all), &mut packed).unwrap();
+    pack(&builder.finish(Origin::default(), 1).unwrap(), &mut packed).unwrap();
     let mut piece = u32::try_from(packed.len()).unwrap().to_le_bytes().to_vec();
     piece.extend(packed);
     piece
@@ -224,11 +229,89 @@ async fn a_finding_names_the_incidents_that_it_caused() {
         [(held("GPU-1", "n1", "train-7"), 40, xid), (held("GPU-2", "n2", "train-7"), 40, xid)];
     world.append(rows(&fleet)).await;
     let id = tell(&world, told("n1", "own", "GPU-1")).await;
+    let sent = piece("GPU-1", 10..101);
+    let path = format!("{INCIDENTS}/{}/nodes/n1", id.as_str().unwrap());
+    assert_eq!(send(&world, &path, &sent).await.status, 200);
     let of = async |host: &str| {
         let list = world.ok(&format!("/api/v1/analysis/findings?kind=xid&host={host}")).await;
         assert_eq!(list["total"], 1, "{list}");
         list["findings"][0]["incidents"].clone()
     };
-    assert_eq!(of("n1").await, json!([id]));
+    let named = of("n1").await;
+    let at = |seconds_ago: i64| time::format(now_ns() - seconds_ago * SECOND_NS);
+    let first = json!({
+        "gpu": "GPU-1", "hostname": "n1", "at": at(40), "why": "it reports nothing any more"
+    });
+    assert_eq!(
+        named,
+        json!([{
+            "id": id, "job": "a/research/train-7", "kind": "lost", "detail": "it reports nothing any more",
+            "at": at(40), "start": at(100), "end": at(10), "nodes_asked": 2, "nodes_had": 1, "first": first,
+            "has_rows": true
+        }])
+    );
     assert_eq!(of("n2").await, Value::Null, "nobody told of it");
+}
+
+#[tokio::test]
+async fn all_values_of_a_gpu_are_read_of_what_its_node_has_sent() {
+    let world = fleet().await;
+    let id = tell(&world, told("n1", "own-1", "GPU-1")).await;
+    let id = id.as_str().unwrap();
+    let sent = [piece("GPU-4", 41..44), piece("GPU-1", 11..101)].concat();
+    assert_eq!(send(&world, &format!("{INCIDENTS}/{id}/nodes/n1"), &sent).await.status, 200);
+
+    let rows = format!("{INCIDENTS}/{id}/rows");
+    let read = world.ok(&format!("{rows}?gpu=GPU-4&metrics=power_w,temperature_c")).await;
+    let times: Vec<i64> = [43, 42, 41].map(|ago| (now_ns() - ago * SECOND_NS).div_euclid(1_000_000)).to_vec();
+    let (power, nothing) = (json!([400.0, 400.0, 400.0]), json!([null, null, null]));
+    assert_eq!(
+        read,
+        json!({
+            "id": id, "gpu": "GPU-4", "node": "n1", "part": "window", "times": times,
+            "values": {"power_w": power, "temperature_c": nothing}
+        }),
+        "the oldest first"
+    );
+    let csv = world.get(&format!("{rows}?gpu=GPU-4&metrics=power_w&format=csv")).await;
+    assert_eq!(csv.header("content-type"), Some("text/csv"));
+    assert_eq!(csv.text().lines().collect::<Vec<_>>().len(), 4, "{}", csv.text());
+    assert_eq!(csv.text().lines().next(), Some("timestamp,power_w"));
+
+    for (query, status, code) in [
+        ("metrics=power_w", 400, "bad_parameter"),
+        ("gpu=GPU-1", 400, "bad_parameter"),
+        ("gpu=GPU-1&metrics=powr_w", 400, "bad_parameter"),
+        ("gpu=GPU-1&metrics=power_w&part=all", 400, "bad_parameter"),
+        ("gpu=GPU-1&metrics=power_w&format=xml", 400, "bad_parameter"),
+        ("gpu=GPU-1&metrics=power_w&more=1", 400, "bad_parameter"),
+        ("gpu=GPU-1&metrics=power_w&part=rest", 404, "unknown_incident"),
+        ("gpu=GPU-2&metrics=power_w", 404, "unknown_incident"),
+    ] {
+        let answer = world.get(&format!("{rows}?{query}")).await;
+        let said = answer.json();
+        assert_eq!((answer.status, said["code"].as_str()), (status, Some(code)), "{query}: {said}");
+    }
+    let unknown = world.get(&format!("{INCIDENTS}/none/rows?gpu=GPU-1&metrics=power_w")).await;
+    assert_eq!((unknown.status, unknown.json()["code"].as_str()), (404, Some("unknown_incident")));
+}
+
+#[tokio::test]
+async fn a_gpu_names_the_incidents_that_it_has_a_part_in() {
+    let world = fleet().await;
+    let of = async |gpu: &str| world.ok(&format!("/api/v1/gpus/{gpu}")).await["incidents"].clone();
+    assert_eq!(of("GPU-1").await, Value::Null);
+    let id = tell(&world, told("n1", "own-1", "GPU-4")).await;
+    let path = format!("{INCIDENTS}/{}/nodes/n1", id.as_str().unwrap());
+    assert_eq!(send(&world, &path, &piece("GPU-1", 10..101)).await.status, 200);
+    // What was said of a GPU serves until the fleet is judged again.
+    world.set_time(now_ns() + 60 * SECOND_NS);
+    for (gpu, has_rows) in [("GPU-1", true), ("GPU-4", false)] {
+        let named = of(gpu).await;
+        assert_eq!((&named[0]["id"], &named[0]["has_rows"]), (&id, &json!(has_rows)), "{gpu}: {named}");
+    }
+    assert_eq!(of("GPU-3").await, Value::Null, "of another job");
+    let before = time::format(now_ns() - 50 * SECOND_NS);
+    let then = world.ok(&format!("/api/v1/gpus/GPU-1?at={before}")).await;
+    assert_eq!(then["incidents"], Value::Null, "it had not begun");
 }
