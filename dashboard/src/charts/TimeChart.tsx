@@ -5,13 +5,14 @@ import { formatInstant, toField } from "../shared/time";
 import { useTheme } from "../shared/theme";
 import { useZone } from "../shared/zone";
 import { fileName, saveFile } from "../shared/files";
+import { Link } from "../shared/location";
 import { ChartMenu, type ChartAction } from "./ChartMenu";
 import { aligned, countPoints, heldValue, lastValue, type Frame } from "./frame";
-import { eventsNear, NO_MARKS, paintMarks, reasonsOf, THROTTLE_WEIGHTS, throttleLook, throttleWords, type Marks } from "./marks";
+import { eventsNear, NO_MARKS, paintMarks, placedIncidents, reasonsOf, THROTTLE_WEIGHTS, throttleLook, throttleWords, type Marks } from "./marks";
 import type { Panel } from "./panels";
 import { PICTURE_SCALE, pictureOf } from "./picture";
 import { useIsSeen } from "./seen";
-import { type Behind, NOTHING_BEHIND, type Palette, plotData, plotOptions } from "./plot";
+import { type Behind, NOTHING_BEHIND, type Palette, plotData, plotOptions, ROOM_LEFT, ROOM_RIGHT } from "./plot";
 
 interface TimeChartProps {
   readonly panel: Panel;
@@ -141,7 +142,8 @@ export const TimeChart = memo(function TimeChart({ panel, marked, frame, behind 
     if (content !== null) saveFile(`${fileName(subject, panel.title)}.png`, content);
     return content !== null;
   };
-  const near = at === undefined ? [] : eventsNear([...marks.events, ...marks.changes], at, Math.max(frame.stepMs, (end - start) * NEAR));
+  const near = at === undefined ? [] : eventsNear([...marks.events, ...marks.changes, ...marks.incidents], at, Math.max(frame.stepMs, (end - start) * NEAR));
+  const incidents = useMemo(() => placedIncidents(marks.incidents, start, end), [marks.incidents, start, end]);
   const held = at === undefined ? "" : throttleWords(marks.spans, at);
   const toggle = (column: string) =>
     setHidden((held) => {
@@ -172,6 +174,21 @@ export const TimeChart = memo(function TimeChart({ panel, marked, frame, behind 
       </figcaption>
       <div className="relative">
         <div ref={box} style={{ height: HEIGHT }} />
+        {incidents.length > 0 && (
+          <div className="pointer-events-none absolute top-0 z-10" style={{ left: ROOM_LEFT, right: ROOM_RIGHT }}>
+            {incidents.map(({ incident, share }) => (
+              <Link
+                key={incident.path}
+                to={incident.path}
+                className="pointer-events-auto absolute size-6 -translate-x-1/2 rounded"
+                style={{ left: `${share * 100}%` }}
+                aria-label={`${incident.text}: open its window`}
+                title={`${incident.text}: open its window`}
+                data-incident={incident.at}
+              />
+            ))}
+          </div>
+        )}
         {near.length > 0 && (
           <ul className="card pointer-events-none absolute top-5 right-2 z-10 hidden max-w-[70%] px-2 py-1 text-[11px] group-hover:block" data-testid="near">
             {near.map((event, place) => (

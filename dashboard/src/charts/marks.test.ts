@@ -1,7 +1,7 @@
 import { describe, expect, it } from "vitest";
 import { metric } from "../testing/mockApi";
 import type { Frame } from "./frame";
-import { codeChanges, eventsNear, MARKS_HEIGHT, NO_MARKS, paintMarks, reasonsOf, throttledMs, throttleSpans, throttleWords } from "./marks";
+import { codeChanges, eventsNear, MARKS_HEIGHT, NO_MARKS, paintMarks, placedIncidents, reasonsOf, throttledMs, throttleSpans, throttleWords } from "./marks";
 
 const of = (column: string, instrument: string, reason?: string, series = "standard") => {
   const row = metric(column, "", "throttle", instrument);
@@ -139,4 +139,20 @@ describe("paintMarks", () => {
       ["--bad", [115, 2], [125, 2], [120, 12]],
     ]);
   });
+
+  it("draws an incident of the range as a diamond, behind the triangle of what caused it", () => {
+    const incidents = [1010, 2000].map((at) => ({ at, severity: null, text: "", path: "" }));
+    const events = [{ at: 1010, severity: "critical", text: "" }];
+    expect(paint({ incidents, events })).toEqual([
+      ["--accent", [120, 0], [126, 6], [120, 12], [114, 6]],
+      ["--bad", [115, 2], [125, 2], [120, 12]],
+    ]);
+  });
+});
+
+it("places the incidents of a span apart, the newest of those that would lie upon each other", () => {
+  const incidents = [900, 1000, 1010, 1050, 1100, 1101].map((at) => ({ at, severity: null, text: String(at), path: `/${at}` }));
+  const placed = placedIncidents(incidents, 1000, 1100);
+  expect(placed.map(({ incident, share }) => [incident.text, share])).toEqual([["1100", 1], ["1050", 0.5], ["1010", 0.1], ["1000", 0]]);
+  expect(placedIncidents(incidents, 0, 4000).map(({ incident }) => incident.text)).toEqual(["1101", "900"]);
 });

@@ -23,17 +23,24 @@ export interface EventMark {
   readonly text: string;
 }
 
+/** Something of which more is kept than the charts show. */
+export interface IncidentMark extends EventMark {
+  /** The way to it. */
+  readonly path: string;
+}
+
 /** What stands above the lines of every chart of a GPU, the oldest first. */
 export interface Marks {
   readonly spans: readonly ThrottleSpan[];
   readonly events: readonly EventMark[];
   /** Where a code became another one. */
   readonly changes: readonly EventMark[];
+  readonly incidents: readonly IncidentMark[];
   /** Why marks may be missing; empty: none are. */
   readonly doubt: string;
 }
 
-export const NO_MARKS: Marks = { spans: [], events: [], changes: [], doubt: "" };
+export const NO_MARKS: Marks = { spans: [], events: [], changes: [], incidents: [], doubt: "" };
 
 const GROUP = "throttle";
 
@@ -154,6 +161,26 @@ export function eventsNear(events: readonly EventMark[], at: number, distance: n
   return events.filter((event) => Math.abs(event.at - at) <= distance);
 }
 
+/** An incident, and where it stands in a span, as a share of it. */
+export interface PlacedIncident {
+  readonly incident: IncidentMark;
+  readonly share: number;
+}
+
+/** Marks that lead somewhere are so far apart at least, as a share of the span: a finger has to meet one of them. */
+const APART = 0.04;
+
+/** The incidents of a span whose marks do not lie upon each other: of those that would, the newest. */
+export function placedIncidents(incidents: readonly IncidentMark[], start: number, end: number): PlacedIncident[] {
+  const placed: PlacedIncident[] = [];
+  for (const incident of [...incidents].sort((a, b) => b.at - a.at)) {
+    const share = (incident.at - start) / (end - start);
+    const after = placed.at(-1);
+    if (share >= 0 && share <= 1 && (after === undefined || after.share - share >= APART)) placed.push({ incident, share });
+  }
+  return placed;
+}
+
 /** How an event is drawn: filled or hollow, large or small, so that severities differ without colours too. */
 export interface EventLook {
   /** Custom property with the colour. */
@@ -194,6 +221,9 @@ export function eventLook(severity: string | null): EventLook {
 export const MARKS_HEIGHT = 18;
 const BAND_HEIGHT = 4;
 const CHANGE_HEIGHT = 5;
+const INCIDENT_SIZE = 12;
+/** Custom property with the colour of an incident. */
+export const INCIDENT_COLOUR = "--accent";
 /** Between band and lines, and between triangles and band. */
 const AIR = 1;
 /** A short span must be seen too. */
@@ -207,8 +237,11 @@ export interface Surface {
   readonly valToPos: (value: number, scale: string, canvasPixels: boolean) => number;
 }
 
-/** Draws the marks into the room above the lines: spans as a band, and above it events as triangles that point to their instant. */
-export function paintMarks({ ctx, bbox, valToPos }: Surface, { spans, events, changes }: Marks, ratio: number, colourOf: (name: string) => string): void {
+/**
+ * Draws the marks into the room above the lines: spans as a band, and above it events as triangles that point to their instant. An incident
+ * is a diamond behind the triangle of what caused it.
+ */
+export function paintMarks({ ctx, bbox, valToPos }: Surface, { spans, events, changes, incidents }: Marks, ratio: number, colourOf: (name: string) => string): void {
   const [left, right] = [bbox.left, bbox.left + bbox.width];
   const band = bbox.top - (AIR + BAND_HEIGHT) * ratio;
   const foot = band - AIR * ratio;
@@ -227,6 +260,19 @@ export function paintMarks({ ctx, bbox, valToPos }: Surface, { spans, events, ch
   for (const { at } of changes) {
     const x = valToPos(at, "x", true);
     if (x >= left && x <= right) ctx.fillRect(Math.round(x), foot - CHANGE_HEIGHT * ratio, ratio, CHANGE_HEIGHT * ratio);
+  }
+  ctx.fillStyle = colourOf(INCIDENT_COLOUR);
+  for (const { at } of incidents) {
+    const x = valToPos(at, "x", true);
+    if (x < left || x > right) continue;
+    const half = (INCIDENT_SIZE / 2) * ratio;
+    ctx.beginPath();
+    ctx.moveTo(x, foot - 2 * half);
+    ctx.lineTo(x + half, foot - half);
+    ctx.lineTo(x, foot);
+    ctx.lineTo(x - half, foot - half);
+    ctx.closePath();
+    ctx.fill();
   }
   // The worst last, and what is hollow before what is filled: they lie above what happened at the same time.
   const looks = events.map(({ at, severity }) => ({ at, ...eventLook(severity) })).sort((a, b) => a.size - b.size || Number(a.isFilled) - Number(b.isFilled));

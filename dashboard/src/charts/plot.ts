@@ -47,6 +47,9 @@ export function plotData(frame: Frame, columns: readonly string[], { band, peers
   return [[...times], ...linesOf(frame), ...(band === null ? [] : [...linesOf(band.low), ...linesOf(band.high)]), ...(peers === null ? [] : linesOf(peers))];
 }
 
+/** Room beside the lines, in CSS pixels: left of them the values of the axis. */
+export const ROOM_LEFT = 64;
+export const ROOM_RIGHT = 8;
 const FONT = "ui-sans-serif, system-ui, sans-serif";
 
 export function plotOptions(ask: PlotAsk): uPlot.Options {
@@ -60,7 +63,7 @@ export function plotOptions(ask: PlotAsk): uPlot.Options {
     ms: 1,
     // Ticks stand at round local parts of these dates.
     tzDate: (instant) => new Date(inUtc ? instant + new Date(instant).getTimezoneOffset() * MINUTE : instant),
-    padding: [MARKS_HEIGHT * scale, 8 * scale, 0, 0],
+    padding: [MARKS_HEIGHT * scale, ROOM_RIGHT * scale, 0, 0],
     legend: { show: false },
     cursor: {
       sync: { key: ask.syncKey, setSeries: false },
@@ -73,7 +76,7 @@ export function plotOptions(ask: PlotAsk): uPlot.Options {
     },
     axes: [
       { ...axis, size: 28 * scale, space: 64 * scale, values: (_plot, splits, _axis, _space, distance) => timeTicks(splits, distance) },
-      { ...axis, size: 64 * scale, space: 30 * scale, incrs: tickDistances(ask.unit), values: (_plot, splits) => valueTicks(splits, ask.unit) },
+      { ...axis, size: ROOM_LEFT * scale, space: 30 * scale, incrs: tickDistances(ask.unit), values: (_plot, splits) => valueTicks(splits, ask.unit) },
     ],
     series: [
       {},

@@ -44,6 +44,7 @@ describe("a GPU", () => {
     ["from=2025-07-18T20:00:00.000Z&to=2025-07-18T21:00:00.000Z", { ...ONE, range: { kind: "custom", start: 1_752_868_800_000, end: 1_752_872_400_000 } }],
     ["from=2025-07-18T21:00:00Z&to=2025-07-18T20:00:00Z", ONE],
     ["from=soon&to=later", ONE],
+    ["incident=20261130T031459Z-xid", { ...ONE, incident: "20261130T031459Z-xid" }],
   ] as const)("%s is read", (search, expected) => {
     expect(GPU.read(search)).toEqual(expected);
   });

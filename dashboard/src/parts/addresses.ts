@@ -54,6 +54,8 @@ export type FleetState = StateOf<typeof FLEET>;
 export const GPU = address("/gpus/:id", {
   /** Null leaves the choice to the data's age; so does it of `live`. */
   range: range(null),
+  /** The id of an incident of a job whose window is looked at; empty: none. */
+  incident: text(),
   aggregate: oneOf(AGGREGATES, "mean"),
   live: flag(null),
   /** Whether the median of its peers is drawn. */

@@ -20,3 +20,13 @@ export function CopyButton({ text, label }: { readonly text: string; readonly la
     </button>
   );
 }
+
+/** A command as it is typed. */
+export function Command({ text }: { readonly text: string }) {
+  return (
+    <span className="rounded bg-raised box-decoration-clone px-1 py-0.5">
+      <code className="font-mono text-xs break-words">{text}</code>
+      <CopyButton text={text} label={`Copy ${text}`} />
+    </span>
+  );
+}

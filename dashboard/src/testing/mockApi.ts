@@ -1,6 +1,7 @@
 import { vi } from "vitest";
 import type { Gpu, Schemas } from "../api/client";
 import type { Finding } from "../api/findings";
+import type { Incident } from "../api/incidents";
 import { JUDGEMENTS } from "../api/judgement";
 import { group, topic } from "./queue";
 
@@ -73,6 +74,23 @@ export function finding(part: Partial<Finding> = {}): Finding {
     next_step: "Reset it with `nvidia-smi --gpu-reset -i INDEX`, or reboot the node.",
     simulated: false,
     silenced: null,
+    ...part,
+  };
+}
+
+export function incident(part: Partial<Incident> = {}): Incident {
+  return {
+    id: "20261120T100030Z-xid",
+    job: "a/research/train-7",
+    kind: "xid",
+    detail: "XID 79",
+    at: "2026-11-20T10:00:30Z",
+    start: "2026-11-20T09:59:30Z",
+    end: "2026-11-20T10:01:00Z",
+    nodes_asked: 3,
+    nodes_had: 2,
+    first: { gpu: "GPU-b", hostname: "node-2", at: "2026-11-20T10:00:20Z", why: "it gave no value after that" },
+    has_rows: true,
     ...part,
   };
 }

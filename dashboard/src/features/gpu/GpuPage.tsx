@@ -3,6 +3,7 @@ import { useCallback, useMemo } from "react";
 import { ApiError } from "../../api/client";
 import { ALL_FINDINGS, findingsQuery, type Finding } from "../../api/findings";
 import { verdictOf } from "../../api/judgement";
+import type { Incident } from "../../api/incidents";
 import { catalogueQuery, gpuQuery, type Span } from "../../api/queries";
 import { EMPTY, extend, frameOf } from "../../charts/frame";
 import { isCode, isDrawn, rowsOf, type Panel } from "../../charts/panels";
@@ -26,6 +27,8 @@ import { GpuFindings } from "./GpuFindings";
 import { GpuHeader } from "./GpuHeader";
 import { GpuOutlook } from "./GpuOutlook";
 import { aggregatesOf, energyQuery, historyQuery, unread } from "./history";
+import { incidentMarks, useIncident, windowOf } from "./incident";
+import { IncidentNotice } from "./IncidentNotice";
 import { lastSeenOf, latestOf } from "./latest";
 import { LatestTable } from "./LatestTable";
 import { useMarks } from "./marks";
@@ -38,6 +41,7 @@ import { Toolbar } from "./Toolbar";
 import { WhySlow } from "./WhySlow";
 
 const NONE: readonly Finding[] = [];
+const NO_INCIDENTS: readonly Incident[] = [];
 
 /** The range that was chosen on a chart. A step of its own in the history: going back leaves it again. */
 function chooseRange(start: number, end: number): void {
@@ -75,7 +79,7 @@ export function GpuPage({ id }: { readonly id: string }) {
         aggregate={state.aggregate}
         live={{ isOn: view.live, isAllowed: view.liveAllowed, status: view.stream.status, onChange: (live) => change({ live }) }}
         span={view.span}
-        onRange={(range) => change({ range })}
+        onRange={(range) => change({ range, incident: "" })}
         onAggregate={(aggregate) => change({ aggregate })}
       >
         <button
@@ -94,6 +98,7 @@ export function GpuPage({ id }: { readonly id: string }) {
       {state.why && <WhySlow gpu={gpu.id} span={view.span} now={now} onClose={() => change({ why: false })} />}
       <div className="grid items-start gap-4 xl:grid-cols-[minmax(0,1fr)_21rem]">
         <div className="min-w-0" aria-busy={history.isFetching}>
+          {state.incident !== "" && <IncidentNotice name={state.incident} shown={view.shown} back={GPU.to({ ...state, id, range: view.range, incident: "" })} />}
           {view.partial.length > 0 && (
             <p role="note" aria-label="Incomplete" className="mb-3 text-[13px] text-warn">
               Not everything could be read: {view.partial.join("; ")}
@@ -140,7 +145,9 @@ function useGpuView(id: string, state: GpuState) {
   const recorded = isRecorded(said, now);
   const first = parseInstant(detail.data?.first_seen);
   const all = first === null || said === null ? null : { start: first, end: said };
-  const range = state.range ?? defaultRange(recorded, all);
+  const incidents = detail.data?.incidents ?? NO_INCIDENTS;
+  const incident = useMemo(() => incidents.find((each) => each.id === state.incident) ?? null, [incidents, state.incident]);
+  const range = state.range ?? (incident === null ? null : windowOf(incident)) ?? defaultRange(recorded, all);
   const liveAllowed = canBeLive(range) && instant === null;
   const live = liveAllowed && (state.live ?? (said !== null && !recorded));
   const stream = useStream(key, live && detail.data !== undefined);
@@ -159,6 +166,10 @@ function useGpuView(id: string, state: GpuState) {
   // A short spell of throttling does not show in the last state of its step.
   const asked = useMemo(() => [...drawnRows, ...rows.filter((row) => isCode(row) && tellsOfThrottling(row))].map((row) => row.column), [drawnRows, rows]);
   const coded = useMemo(() => rows.filter((row) => isCode(row) && !tellsOfThrottling(row)).map((row) => row.column), [rows]);
+  const kept = useMemo(() => [...asked, ...coded], [asked, coded]);
+  const shown = useIncident(incident, key, kept);
+  // All rows of a window say more than the steps of the store.
+  const full = shown?.frame ?? null;
   const anchor = recorded && !live ? said : null;
   const seen = { gpus: [key], range, anchor, all, live, polling: live && stream.status !== "live" };
   const history = useQuery(historyQuery({ ...seen, columns: asked, aggregates: aggregatesOf(state.aggregate) }));
@@ -176,19 +187,22 @@ function useGpuView(id: string, state: GpuState) {
   const answer = history.data?.answer;
   const points = usePoints(stream.samples, stepOf(span));
   const frames = useMemo(() => {
+    if (full !== null) return { frame: full, codes: full, band: null };
     const of = (aggregate: string, from = answer) => {
       const base = from === undefined ? EMPTY : frameOf(from, key, aggregate);
       return live ? extend(base, points, start, aggregate) : base;
     };
     const frame = of(state.aggregate);
     return { frame, codes: of("last", codes), band: state.aggregate === "mean" ? { low: of("min"), high: of("max") } : null };
-  }, [answer, codes, key, live, points, start, state.aggregate]);
+  }, [answer, codes, full, key, live, points, start, state.aggregate]);
   const movement = useMemo(() => movementOf(drawnRows, frames.band === null ? [frames.frame] : [frames.frame, frames.band.low, frames.band.high], evidence), [drawnRows, frames, evidence]);
-  const peers = usePeers(detail.data?.gpu, state.peers, drawnRows, { range, anchor, all, live });
-  const behind = useMemo((): Behind => ({ band: frames.band, peers: state.peers ? (peers?.frame ?? EMPTY) : null }), [frames.band, peers, state.peers]);
+  const withPeers = state.peers && full === null;
+  const peers = usePeers(detail.data?.gpu, withPeers, drawnRows, { range, anchor, all, live });
+  const behind = useMemo((): Behind => ({ band: frames.band, peers: withPeers ? (peers?.frame ?? EMPTY) : null }), [frames.band, peers, withPeers]);
   const { frame, codes: coding, band } = frames;
   const markFrames = useMemo(() => ({ highest: band?.high ?? frame, codes: coding }), [band, frame, coding]);
-  const marks = useMarks({ gpu: key, range, anchor, all, live }, detail.data !== undefined, markFrames, rows, findings);
+  const known = useMemo(() => ({ findings, incidents: incidentMarks(incidents, id, state) }), [findings, incidents, id, state]);
+  const marks = useMarks({ gpu: key, range, anchor, all, live }, detail.data !== undefined, markFrames, rows, known);
   const labels = detail.data?.labels;
   const metrics = catalogue.data?.metrics;
   const actionsOf = useCallback(
@@ -221,6 +235,7 @@ function useGpuView(id: string, state: GpuState) {
     frame: frames.frame,
     behind,
     marks,
+    shown,
     peers,
     actionsOf,
     span,

@@ -3,7 +3,7 @@ import { useMemo } from "react";
 import { api, dataOf, isNotKept, type TelemetryEntry } from "../../api/client";
 import type { Finding } from "../../api/findings";
 import type { Frame } from "../../charts/frame";
-import { codeChanges, throttleSpans, type EventMark, type Marks } from "../../charts/marks";
+import { codeChanges, throttleSpans, type EventMark, type IncidentMark, type Marks } from "../../charts/marks";
 import type { CatalogueRow } from "../../charts/panels";
 import { present } from "../../shared/instant";
 import { metricTitle } from "../../shared/format";
@@ -69,12 +69,18 @@ interface MarkFrames {
   readonly codes: Frame;
 }
 
+/** What is known of a GPU beside its rows. */
+interface KnownOfGpu {
+  readonly findings: readonly Finding[];
+  readonly incidents: readonly IncidentMark[];
+}
+
 /** What stands above the charts of a GPU: `highest` has the largest value of each step, `codes` the last code of each. */
-export function useMarks(view: EventsView, isKnown: boolean, { highest, codes }: MarkFrames, rows: readonly CatalogueRow[], findings: readonly Finding[]): Marks {
+export function useMarks(view: EventsView, isKnown: boolean, { highest, codes }: MarkFrames, rows: readonly CatalogueRow[], { findings, incidents }: KnownOfGpu): Marks {
   const { data, error } = useQuery({ ...eventsQuery(view), enabled: isKnown });
   const spans = useMemo(() => throttleSpans(highest, rows), [highest, rows]);
   const changes = useMemo(() => codeChanges(codes, rows, spans), [codes, rows, spans]);
   const events = useMemo(() => eventMarks(data?.rows ?? [], findings), [data, findings]);
   const doubt = error === null ? (data?.doubt ?? "") : `Events could not be read: ${error.message}`;
-  return useMemo(() => ({ spans, events, changes, doubt }), [spans, events, changes, doubt]);
+  return useMemo(() => ({ spans, events, changes, incidents, doubt }), [spans, events, changes, incidents, doubt]);
 }

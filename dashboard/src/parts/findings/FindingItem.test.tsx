@@ -1,11 +1,11 @@
 import { QueryClientProvider } from "@tanstack/react-query";
-import { act, render, screen } from "@testing-library/react";
+import { act, render, screen, within } from "@testing-library/react";
 import { Profiler } from "react";
 import { afterEach, expect, it, vi } from "vitest";
 import { makeQueryClient } from "../../app/queryClient";
 import { nextZone } from "../../shared/zone";
 import { FakeIntersectionObserver } from "../../testing/FakeIntersectionObserver";
-import { finding, mockApi } from "../../testing/mockApi";
+import { finding, incident, mockApi } from "../../testing/mockApi";
 import { FindingItem } from "./FindingItem";
 
 afterEach(() => {
@@ -60,4 +60,26 @@ it("says its times in the zone that is chosen", () => {
   } finally {
     process.env.TZ = before;
   }
+});
+
+it("names the incidents that it caused, with the GPU that failed first and the command that fetches all of it", () => {
+  mockApi({ "/api/v1/metrics": "never" });
+  const one = finding({ incidents: [incident(), incident({ id: "20261120T100500Z-lost", first: null, nodes_asked: 1, nodes_had: 0 })] });
+  render(
+    <QueryClientProvider client={makeQueryClient()}>
+      <ul>
+        <FindingItem finding={one} index={6} names={new Map([["GPU-b", "node-2 / GPU 1"]])} />
+      </ul>
+    </QueryClientProvider>,
+  );
+  const list = within(screen.getByRole("list", { name: "Incidents" }));
+  expect(list.getAllByRole("listitem").map(({ textContent }) => textContent)).toEqual([
+    "Incident 20261120T100030Z-xid: rows of 2 of 3 nodes. First node-2 / GPU 1 on node-2: it gave no value after that. All of it: gpuvitals flight fetch 20261120T100030Z-xid",
+    "Incident 20261120T100500Z-lost: rows of 0 of 1 node. All of it: gpuvitals flight fetch 20261120T100500Z-lost",
+  ]);
+  expect(list.getAllByRole("link").map((link) => link.getAttribute("href"))).toEqual([
+    "/gpus/GPU-a?incident=20261120T100030Z-xid",
+    "/gpus/GPU-b?incident=20261120T100030Z-xid",
+    "/gpus/GPU-a?incident=20261120T100500Z-lost",
+  ]);
 });

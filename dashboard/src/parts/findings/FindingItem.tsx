@@ -5,9 +5,10 @@ import type { Evidence, Finding } from "../../api/findings";
 import { Link } from "../../shared/location";
 import { formatInstant, MINUTE, parseInstant, useNow } from "../../shared/time";
 import { useZone } from "../../shared/zone";
-import { CopyButton } from "../copy";
+import { Command } from "../copy";
 import { SimulatedBadge, SpanSince } from "../gpuLook";
 import { FindingChart } from "./FindingChart";
+import { FindingIncidents } from "./FindingIncidents";
 import { evidenceWords, useGpuMetrics } from "./evidence";
 import { NAMED_MAX } from "./names";
 import { SeverityBadge, severityLook } from "./severity";
@@ -79,6 +80,7 @@ export const FindingItem = memo(function FindingItem({ finding, index, isHere = 
         <h2 className="text-[11px] text-faint">What to do</h2>
         <NextStep step={finding.next_step} index={index} />
         {!isHere && <p className="mt-2 text-xs text-faint">{finding.meaning}</p>}
+        <FindingIncidents finding={finding} names={names} />
         <FindingSilence finding={finding} />
       </div>
     </li>
@@ -166,10 +168,7 @@ function NextStep({ step, index }: { readonly step: string; readonly index: numb
     <p className="mt-0.5 leading-relaxed">
       {piecesOf(step, index).map((piece, place) =>
         piece.isCommand ? (
-          <span key={place} className="rounded bg-raised box-decoration-clone px-1 py-0.5">
-            <code className="font-mono text-xs break-words">{piece.text}</code>
-            <CopyButton text={piece.text} label={`Copy ${piece.text}`} />
-          </span>
+          <Command key={place} text={piece.text} />
         ) : (
           <Fragment key={place}>{piece.text}</Fragment>
         ),
