@@ -26,9 +26,9 @@ use gpuvitals_core::clock::Clock;
 use gpuvitals_core::feed::Outlet;
 use gpuvitals_core::figures::Family;
 use gpuvitals_core::history::{
-    self, Buckets, BucketsInParts, Fleet, History, Matcher, Part, QueryError, RowsQuery, Selector, TextTest,
+    Buckets, BucketsInParts, Fleet, History, Matcher, Part, QueryError, RowsQuery, Selector, TextTest,
 };
-use gpuvitals_core::time::{AHEAD_MAX_NS, DAY_NS, HOUR_NS, MINUTE_NS};
+use gpuvitals_core::time::{AHEAD_MAX_NS, DAY_NS, MINUTE_NS};
 use gpuvitals_core::{IdentityColumn, Origin, Table, causes};
 
 use crate::{answers, condition};
@@ -49,11 +49,8 @@ const GPUS_AT_ONCE: usize = 8_192;
 const LOOKED_MAX: usize = 1_024;
 /// Most of them of which the first row is read; of the others the minute is known.
 const ROWS_READ_MAX: usize = 128;
-/// Most batch jobs with findings of which it is looked up who runs them, and most rows about them.
+/// Most batch jobs with findings of which it is looked up who runs them.
 const TOLD_JOBS_MAX: usize = 256;
-const TOLD_ROWS_MAX: usize = 100_000;
-/// A job that runs has rows in every hour.
-const TOLD_BACK_NS: i64 = HOUR_NS;
 /// How far a look for the life of findings, or for silences of other gateways, goes back behind what it is about: rows take a while to
 /// arrive.
 const EVENTS_LATE_NS: i64 = 2 * MINUTE_NS;
@@ -448,17 +445,8 @@ async fn with_told(history: &dyn History, judgement: Judgement) -> Judgement {
     ids.sort_unstable();
     ids.dedup();
     ids.truncate(TOLD_JOBS_MAX);
-    if ids.is_empty() {
-        return judgement;
-    }
-    let range = (judgement.at_ns.saturating_sub(TOLD_BACK_NS), judgement.at_ns);
-    match history::batch_jobs(history, ids, range, TOLD_ROWS_MAX).await {
-        Ok(Part { answer, .. }) => Judgement { told: Arc::new(answer), ..judgement },
-        Err(error) => {
-            tracing::debug!(reason = causes(&error), "what is told of jobs cannot be read");
-            judgement
-        }
-    }
+    let told = answers::told_of_jobs(history, ids, judgement.at_ns).await.answer;
+    Judgement { told: Arc::new(told), ..judgement }
 }
 
 /// A subject's name for people.

@@ -3103,7 +3103,7 @@ export interface operations {
                 /**
                  * @description A name of a GPU (`node-01 / GPU 6`, `node-01:gpu6`, its UUID), which finds that GPU alone; else words, each of which must be part
                  *     of the GPU's name, id, model, host, PCI address, pod, namespace or job, also as findings and holders are called
-                 *     (`research/train-7`, `job:41`). Case does not count.
+                 *     (`research/train-7`, `job:41`), or of the name or user of its batch job. Case does not count.
                  * @example h100 node-01
                  */
                 search?: string;

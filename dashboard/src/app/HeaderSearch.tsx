@@ -36,7 +36,7 @@ export function HeaderSearch() {
         <SearchField
           key={isThere ? "there" : "elsewhere"}
           label="Search GPUs"
-          placeholder="GPU, host, job, id"
+          placeholder="GPU, host, job, user"
           searched={searched}
           onChange={(text) => isThere && change({ search: text })}
           onEnter={lead}

@@ -21,7 +21,7 @@ use utoipa::IntoParams;
 use super::answered::Answered;
 use super::{analysis, telemetry};
 use crate::api::Api;
-use crate::ask::{Ask, Body, Rendered, View};
+use crate::ask::{self, Ask, Body, Rendered, View};
 use crate::asked::{Columns, FormatName, Instant, Judgements, Limit, Offset, Paging, Where};
 use crate::config::Limits;
 use crate::dto::{
@@ -53,7 +53,7 @@ pub(crate) struct GpusParams {
     offset: Option<Offset>,
     /// A name of a GPU (`node-01 / GPU 6`, `node-01:gpu6`, its UUID), which finds that GPU alone; else words, each of which must be part
     /// of the GPU's name, id, model, host, PCI address, pod, namespace or job, also as findings and holders are called
-    /// (`research/train-7`, `job:41`). Case does not count.
+    /// (`research/train-7`, `job:41`), or of the name or user of its batch job. Case does not count.
     #[param(example = "h100 node-01")]
     search: Option<String>,
     /// Only these states, between commas.
@@ -258,15 +258,18 @@ impl Ask for GpusAsk {
         telemetry::known_hosts(&fleet, &self.hosts)?;
         telemetry::known_hosts(&fleet, &selector::named_hosts(&selector))?;
         let Part { answer: fleet, missing } = fleet;
-        let judgement = if self.depends_on_judgement() {
+        let knowing = self.search.knowing(view.history.as_ref(), &fleet.gpus, view.now_ns());
+        let Part { answer: search, missing: untold } = knowing.await;
+        let (ask, missing) = (Self { search, ..self }, ask::joined(missing, untold));
+        let judgement = if ask.depends_on_judgement() {
             Some(analysis::judged(&view).await?)
-        } else if self.is_judged() {
+        } else if ask.is_judged() {
             view.judgement().await
         } else {
             None
         };
         view.render(missing, move |view, missing| {
-            self.list(&fleet, &selector, judgement.as_deref(), missing, view)
+            ask.list(&fleet, &selector, judgement.as_deref(), missing, view)
         })
         .await
     }

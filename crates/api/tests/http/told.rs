@@ -408,3 +408,15 @@ async fn a_job_that_has_stalled_is_named_with_its_user_and_what_it_costs() {
     let metrics = world.get("/metrics").await.text().to_owned();
     assert!(metrics.contains("gpuvitals_idle_held_seconds{uuid=\"GPU-0\""), "{metrics}");
 }
+
+#[tokio::test]
+async fn a_gpu_is_found_by_the_user_and_the_name_of_its_job() {
+    let found = async |world: &World, search: &str| {
+        world.ok(&format!("/api/v1/gpus?search={search}")).await["total"].clone()
+    };
+    let world = stalled(false).await;
+    for (search, count) in [("kim", 2), ("Train", 2), ("kim%20train%207", 2), ("leez", 0)] {
+        assert_eq!(found(&world, search).await, count, "{search}");
+    }
+    assert_eq!(found(&stalled(true).await, "kim").await, 0, "users are numbers");
+}

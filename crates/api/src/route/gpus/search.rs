@@ -1,13 +1,14 @@
 //! The words that a list of GPUs is searched by.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use gpuvitals_analysis::findings::{holder_of, host_of};
 use gpuvitals_core::IdentityColumn;
-use gpuvitals_core::history::GpuState;
-use gpuvitals_core::usage::holder_name;
+use gpuvitals_core::history::{GpuState, History, Part};
+use gpuvitals_core::usage::{BatchJobs, holder_name};
 
-use crate::condition;
+use crate::{answers, condition};
 
 /// What is searched for, in lower case.
 #[derive(Debug, Default)]
@@ -15,13 +16,34 @@ pub(super) struct Search {
     /// All of it, without blanks around.
     phrase: String,
     words: Vec<String>,
+    /// What is told of the batch jobs that hold the GPUs: their users and names stand in no row of a GPU.
+    told: BatchJobs,
+    /// As of when, nanoseconds UTC since 1970.
+    at_ns: i64,
 }
 
 impl Search {
     pub(super) fn of(text: &str) -> Self {
         let phrase = text.trim().to_lowercase();
         let words = phrase.split_whitespace().map(str::to_owned).collect();
-        Self { phrase, words }
+        Self { phrase, words, ..Self::default() }
+    }
+
+    /// The same, which knows who runs the batch jobs of these GPUs at an instant.
+    pub(super) async fn knowing(
+        self,
+        history: &dyn History,
+        gpus: &[Arc<GpuState>],
+        at_ns: i64,
+    ) -> Part<Self> {
+        if self.words.is_empty() {
+            return Part::whole(self);
+        }
+        let jobs = gpus.iter().filter_map(|gpu| gpu.identity.get(IdentityColumn::Job));
+        let jobs: BTreeSet<&str> = jobs.collect();
+        let ids = jobs.into_iter().map(Arc::from).collect();
+        let Part { answer: told, missing } = answers::told_of_jobs(history, ids, at_ns).await;
+        Part { answer: Self { told, at_ns, ..self }, missing }
     }
 
     /// The GPUs that it finds: those that it names, with their partitions; if it names none those that have each of its words somewhere.
@@ -71,6 +93,14 @@ impl Search {
         for name in [host_of(gpu), work, holder].into_iter().flatten() {
             text.push('\n');
             text.push_str(&name);
+        }
+        let identity = &gpu.identity;
+        let job = identity
+            .get(IdentityColumn::Job)
+            .and_then(|job| self.told.get(identity.get(IdentityColumn::Cluster), job, self.at_ns));
+        for name in job.iter().flat_map(|job| [job.name(), job.user()]).flatten() {
+            text.push('\n');
+            text.push_str(name);
         }
         let text = text.to_lowercase();
         self.words.iter().all(|word| text.contains(word.as_str()))
