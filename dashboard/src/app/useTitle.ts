@@ -13,6 +13,6 @@ export function useTitle(route: Route | null): void {
   const { data: name } = useQuery({ ...gpuQuery(id, 0), enabled: false, select: ({ gpu }) => gpu.name, notifyOnChangeProps: ["data"] });
   const title = name === undefined || id === "" ? titleOf(route) : `${name} · gpuvitals`;
   useEffect(() => {
-    document.title = criticals === 0 ? title : `${criticals.toLocaleString("en")} critical · ${title}`;
+    document.title = criticals === 0 ? title : `${criticals.toLocaleString("en")} critical ${criticals === 1 ? "finding" : "findings"} · ${title}`;
   }, [criticals, title]);
 }

@@ -40,7 +40,7 @@ it("shows what the host does, its GPUs with holders and links, and their courses
   expect(document.querySelector('[data-panel="power_w-1"]')?.textContent).toContain("GPU 7");
   const own = mock.asked.find(({ params }) => params.get("table") === "system_events")?.params;
   expect([own?.get("hosts"), own?.get("group_by")]).toEqual(["node-1", "node"]);
-  expect(document.title).toBe("1 critical · node-1 · gpuvitals");
+  expect(document.title).toBe("1 critical finding · node-1 · gpuvitals");
 });
 
 it("counts no values of silent GPUs, says how many these are, and names GPUs as people know them", async () => {

@@ -1,6 +1,7 @@
 import type { UseQueryResult } from "@tanstack/react-query";
 import { useMemo, useState } from "react";
 import type { FleetAnswer, FleetGpu } from "../../api/fleet";
+import type { Counts, Judgement } from "../../api/judgement";
 import { CellMap } from "../../charts/CellMap";
 import { ABSENT } from "../../shared/format";
 import { FLEET, GPU } from "../../parts/addresses";
@@ -49,7 +50,7 @@ function Legend({ counts }: { readonly counts: FleetCounts }) {
           <strong className="num font-semibold">{counts.total?.toLocaleString("en") ?? ABSENT}</strong> <span className="text-muted">{counts.total === 1 ? "GPU" : "GPUs"}</span>
         </Link>
       </li>
-      {toldOf(counts.byWord).map((word) => {
+      {besideFindings(counts.byWord).map((word) => {
         const count = counts.total === null ? null : (counts.byWord.get(word) ?? 0);
         return (
           <li key={word}>
@@ -68,6 +69,12 @@ function Legend({ counts }: { readonly counts: FleetCounts }) {
       </li>
     </ul>
   );
+}
+
+/** The words that stand below the findings. A critical finding about a lost GPU is counted there: that no GPU is critical would deny it. */
+function besideFindings(counts: Counts): Judgement[] {
+  const has = (word: Judgement) => (counts.get(word) ?? 0) > 0;
+  return toldOf(counts).filter((word) => word !== "critical" || has("critical") || !has("lost"));
 }
 
 function Strip({ gpus }: { readonly gpus: readonly FleetGpu[] }) {

@@ -119,9 +119,9 @@ describe("what is wrong now", () => {
     const detail = ok({ gpu: gpu({ id: "GPU-a", name: "node-1 / GPU 6" }), latest: {}, labels: { uuid: "GPU-a", partition: null }, first_seen: at });
     mockApi({ [FINDINGS]: (params) => (params.get("severity") === "critical" ? findingsOf([finding()], 2) : three), "/api/v1/gpus": gpus, "/api/v1/gpus/GPU-a": detail });
     renderAt("/");
-    await waitFor(() => expect(document.title).toBe("2 critical · gpuvitals"));
+    await waitFor(() => expect(document.title).toBe("2 critical findings · gpuvitals"));
     await userEvent.click((await screen.findAllByRole("link", { name: /GPU 6/ }))[0] ?? document.body);
-    await waitFor(() => expect(document.title).toBe("2 critical · node-1 / GPU 6 · gpuvitals"));
+    await waitFor(() => expect(document.title).toBe("2 critical findings · node-1 / GPU 6 · gpuvitals"));
   });
 
   it("says plainly that all is well", async () => {
@@ -130,6 +130,17 @@ describe("what is wrong now", () => {
     expect(await screen.findByText("All is well")).toBeTruthy();
     expect(screen.getByRole("link", { name: "1 idle" })).toBeTruthy();
     expect(screen.queryByRole("search", { name: "Filters of the findings" })).toBeNull();
+  });
+
+  it("does not deny below a critical finding that something is critical", async () => {
+    const mock = mockApi({ [FINDINGS]: findingsOf([silent]), "/api/v1/gpus": listOf([gpu({ state: "stale", judgement: "lost" }), gpu({ id: "GPU-b", state: "idle" })]) });
+    const { unmount } = renderAt("/");
+    expect(await screen.findByRole("link", { name: "1 lost" })).toBeTruthy();
+    expect(screen.queryByRole("link", { name: /critical$/ })).toBeNull();
+    unmount();
+    mock.set("/api/v1/gpus", listOf([gpu({ state: "idle" })]));
+    renderAt("/");
+    expect(await screen.findByRole("link", { name: "0 critical" })).toBeTruthy();
   });
 
   it.each([
