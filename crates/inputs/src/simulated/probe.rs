@@ -74,7 +74,9 @@ impl Probe for SimulatedGpus {
     }
 
     fn fill(&mut self, _due: Due, reading: &mut Reading) -> Result<(), ProbeError> {
-        while let Ok(Poll::Ready(tick)) = self.fleet.poll(clock::now_ns()) {
+        // One instant, and so one tick: with a later one a further tick could replace the only one that has limits and sizes.
+        let now_ns = clock::now_ns();
+        while let Ok(Poll::Ready(tick)) = self.fleet.poll(now_ns) {
             self.last = Some(tick);
         }
         let Some(tick) = self.last.take() else {
