@@ -12,6 +12,7 @@ standard output when it is in force. The first line comes when the tree is mount
     "stamp": OFFSET               has the monotonic time of each read there, 64 bits of nanoseconds, little endian
     "open": ERRNO                 cannot be opened
     "read": ERRNO                 cannot be read
+    "slow": SECONDS               reads take so long
     "hang": true                  reads wait until there is another rule
 {"unplug": [PATH, ...]}       these folders and files are gone; what was open of them answers ENODEV for ever
 {"plug": [PATH, ...]}         they are back, to be opened anew
@@ -126,6 +127,7 @@ class FaultySysfs(fusepy.Operations):
             if fi.fh in self.dead:
                 raise fusepy.FuseOSError(errno.ENODEV)
             rule = self.rules.get(path, {})
+        time.sleep(rule.get("slow", 0))
         if "read" in rule:
             raise fusepy.FuseOSError(rule["read"])
         if "text" in rule:

@@ -16,7 +16,7 @@ const SNAPSHOT_TIME: u64 = 32;
 const TICK_S: f64 = 0.1;
 
 /// Lets this many ticks begin, counted by the reads of a file that each tick reads once.
-fn ticks(sysfs: &mut FaultySysfs, path: &str, count: u64) {
+pub(crate) fn ticks(sysfs: &mut FaultySysfs, path: &str, count: u64) {
     let reads = sysfs.tell(json!({"await": path, "reads": 0}));
     sysfs.tell(json!({"await": path, "reads": reads + count}));
 }

@@ -20,7 +20,7 @@ fn flight(directory: &Path, arguments: &[&str]) -> String {
 }
 
 /// The incidents of a directory, all of which are whole.
-fn incidents(directory: &Path) -> Vec<Value> {
+pub(crate) fn incidents(directory: &Path) -> Vec<Value> {
     let listed: Value = serde_json::from_str(&flight(directory, &["list", "--json"])).unwrap();
     let entries = listed.as_array().unwrap().iter();
     entries

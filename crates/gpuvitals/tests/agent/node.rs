@@ -1,6 +1,6 @@
 //! A machine of files: two captured GPUs in one tree, and a captured host.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use gpuvitals_rig::tree;
 
@@ -50,7 +50,12 @@ impl Node {
 
     /// The same with an environment.
     pub(crate) fn agent_in(&self, more: &[&str], environment: &[(&str, &str)]) -> Agent {
-        let (sysfs, procfs) = (self.path("sys"), self.path("proc"));
+        self.agent_over(&self.path("sys"), more, environment)
+    }
+
+    /// The same over another `/sys`, such as one that has faults.
+    pub(crate) fn agent_over(&self, sysfs: &Path, more: &[&str], environment: &[(&str, &str)]) -> Agent {
+        let procfs = self.path("proc");
         let machine = ["--sysfs", sysfs.to_str().unwrap(), "--procfs", procfs.to_str().unwrap()];
         Agent::start_in(&[&machine, more].concat(), environment)
     }

@@ -1,16 +1,21 @@
 //! An incident of a whole job: one node tells a gateway of it, and each node of the job sends what it has.
 
 use std::collections::BTreeMap;
+use std::path::Path;
 
+use gpuvitals_core::time::SECOND_NS;
+use gpuvitals_rig::faulty_sysfs::FaultySysfs;
 use gpuvitals_rig::gpuvitals;
 use gpuvitals_rig::port::Port;
 use gpuvitals_rig::program::{Finished as _, Process};
 use gpuvitals_rig::waiting;
-use serde_json::Value;
+use serde_json::{Value, json};
 
+use super::faults::ticks;
+use super::flight::incidents;
 use super::hooks::{ENVIRONMENT, hook};
-use super::node::{Node, RX580, VEGA56};
-use super::process::{Agent, curl};
+use super::node::{Node, RX580, VEGA56, series};
+use super::process::{Agent, curl, value};
 
 const NODES: [&str; 3] = ["n1", "n2", "n3"];
 
@@ -72,13 +77,55 @@ impl GatewayPlace {
     }
 }
 
-fn agent(gateway: &GatewayPlace, name: &str, node: &Node) -> Agent {
+/// The agent of a node, over this `/sys`.
+fn agent(gateway: &GatewayPlace, (name, node): &(&str, Node), sysfs: &Path) -> Agent {
     let (queue, url) = (format!("http://127.0.0.1:{}", gateway.queue), gateway.url());
     let (directory, socket) = (node.path("flight"), node.path("agent.sock"));
-    let flags = ["--node", name, "--mq-url", &queue, "--flight-gateway", &url, "--flight-dir"];
+    let flags =
+        ["--node", name, "--rate", "10", "--mq-url", &queue, "--flight-gateway", &url, "--flight-dir"];
     let environment =
         [("GPUVITALS_AGENT_SOCKET", socket.to_str().unwrap()), ("GPUVITALS_AGENT_PUBLISH_INTERVAL", "200ms")];
-    node.agent_in(&[&flags[..], &[directory.to_str().unwrap()]].concat(), &environment)
+    node.agent_over(sysfs, &[&flags[..], &[directory.to_str().unwrap()]].concat(), &environment)
+}
+
+/// A job begins on the Vega 56 of each node, and the gateway knows it.
+fn begin_job(gateway: &GatewayPlace, nodes: &[(&str, Node)]) {
+    for (_, node) in nodes {
+        assert_eq!(hook(&node.path("agent.sock"), "prolog", &ENVIRONMENT), "");
+    }
+    let held = || gateway.get("/api/v1/gpus?limit=100&labels=job");
+    let held = || String::from_utf8(held()).unwrap().matches("\"job\":\"4711\"").count();
+    waiting::until("the job at the gateway", held, |held| *held == nodes.len());
+}
+
+/// The one incident, when all nodes have sent what they have: each row of each GPU once.
+fn whole_incident(gateway: &GatewayPlace) -> Value {
+    let windows = |incident: &Value| {
+        let nodes = incident["nodes"].as_array().unwrap().iter();
+        nodes.map(|node| (node["node"].clone(), node["window"].clone())).collect::<Vec<_>>()
+    };
+    let is_whole = |incidents: &Vec<Value>| {
+        incidents.iter().flat_map(windows).filter(|(_, window)| !window.is_null()).count() == NODES.len()
+    };
+    let incidents = waiting::until("what each node has", || gateway.incidents(), is_whole);
+    let [incident] = &incidents[..] else { panic!("{incidents:?}") };
+    assert_eq!(incident["told"], 1);
+    let (id, trigger) = (incident["id"].as_str().unwrap(), &incident["triggers"][0]["trigger"]);
+    // From its trigger on a GPU is read by a second sampler, too, which may do so at the same millisecond.
+    let is_read_twice =
+        |gpu: &str, at_ns: i64| trigger["gpu"] == gpu && trigger["at_ns"].as_i64() <= Some(at_ns);
+    for ((node, window), name) in windows(incident).into_iter().zip(NODES) {
+        assert_eq!(node, name);
+        let rows = gateway.rows(id, name);
+        assert_eq!(window["rows"], rows.values().sum::<u32>(), "{window}");
+        let mut once = rows.iter().filter(|((gpu, at_ns), _)| !is_read_twice(gpu, *at_ns));
+        assert!(once.all(|(_, times)| *times == 1), "{rows:?}");
+        for gpu in [RX580, VEGA56] {
+            let key = gpu.replace("n1", name);
+            assert!(rows.keys().filter(|(gpu, _)| *gpu == key).count() > 10, "{key}: {rows:?}");
+        }
+    }
+    incident.clone()
 }
 
 #[test]
@@ -86,13 +133,9 @@ fn a_trigger_on_one_node_asks_all_of_the_job_and_kills_lose_and_double_nothing()
     let gateway = GatewayPlace::new();
     let running = gateway.start();
     let nodes = NODES.map(|name| (name, Node::new()));
-    let mut agents: Vec<Agent> = nodes.iter().map(|(name, node)| agent(&gateway, name, node)).collect();
-    for (_, node) in &nodes {
-        assert_eq!(hook(&node.path("agent.sock"), "prolog", &ENVIRONMENT), "");
-    }
-    let held = || gateway.get("/api/v1/gpus?limit=100&labels=job");
-    let held = || String::from_utf8(held()).unwrap().matches("\"job\":\"4711\"").count();
-    waiting::until("the job at the gateway", held, |held| *held == NODES.len());
+    let start = |place: usize| agent(&gateway, &nodes[place], &nodes[place].1.path("sys"));
+    let mut agents: Vec<Agent> = (0..nodes.len()).map(start).collect();
+    begin_job(&gateway, &nodes);
 
     agents[1].process.signal("USR1");
     for agent in &agents {
@@ -103,36 +146,66 @@ fn a_trigger_on_one_node_asks_all_of_the_job_and_kills_lose_and_double_nothing()
     agents.remove(2).process.kill();
     agents[0].logged("the gateway cannot be told of incidents");
     let _running = gateway.start();
-    agents.push(agent(&gateway, nodes[2].0, &nodes[2].1));
-    let windows = |incident: &Value| {
-        let nodes = incident["nodes"].as_array().unwrap().iter();
-        nodes.map(|node| (node["node"].clone(), node["window"].clone())).collect::<Vec<_>>()
-    };
-    let is_whole = |incidents: &Vec<Value>| {
-        incidents.iter().flat_map(windows).filter(|(_, window)| !window.is_null()).count() == NODES.len()
-    };
-    let incidents = waiting::until("what each node has", || gateway.incidents(), is_whole);
-    let [incident] = &incidents[..] else { panic!("{incidents:?}") };
-    assert_eq!(incident["triggers"][0]["node"], "n2");
-    assert_eq!(
-        (&incident["told"], &incident["triggers"][0]["trigger"]["kind"]),
-        (&1.into(), &"signal".into())
-    );
-    let id = incident["id"].as_str().unwrap();
-    for ((node, window), name) in windows(incident).into_iter().zip(NODES) {
-        assert_eq!(node, name);
-        let rows = gateway.rows(id, name);
-        assert_eq!(window["rows"], rows.len(), "{window}");
-        assert!(rows.values().all(|times| *times == 1), "{rows:?}");
-        for gpu in [RX580, VEGA56] {
-            let key = gpu.replace("n1", name);
-            assert!(rows.keys().filter(|(gpu, _)| *gpu == key).count() > 10, "{key}: {rows:?}");
-        }
-    }
+    agents.push(start(2));
+    let incident = whole_incident(&gateway);
+    let [trigger] = &incident["triggers"].as_array().unwrap()[..] else { panic!("{incident}") };
+    assert_eq!((&trigger["node"], &trigger["trigger"]["kind"]), (&"n2".into(), &"signal".into()));
     let (code, said) = agents.remove(0).process.terminated();
     assert_eq!(code, Some(0));
     let lines = said.matches("the gateway cannot be told of incidents").count();
     assert_eq!(lines, 1, "an outage is one line: {said}");
+}
+
+#[test]
+fn a_gpu_whose_reads_slow_down_before_it_is_lost_is_the_first_victim_of_its_job() {
+    let nodes = NODES.map(|name| (name, Node::new()));
+    let Some(mut sysfs) = FaultySysfs::over(&nodes[1].1.path("sys")) else { return };
+    let (gateway, faulty) = (GatewayPlace::new(), sysfs.path().to_path_buf());
+    let running = gateway.start();
+    let start = |place: usize| {
+        let own = nodes[place].1.path("sys");
+        agent(&gateway, &nodes[place], if place == 1 { &faulty } else { &own })
+    };
+    let mut agents: Vec<Agent> = (0..nodes.len()).map(start).collect();
+    begin_job(&gateway, &nodes);
+    let victim = VEGA56.replace("n1", "n2");
+    let busy = "/class/drm/card1/device/gpu_busy_percent";
+    // Readings are compared with sixty looks at those before, two a second.
+    for _ in 0..6 {
+        ticks(&mut sysfs, busy, 70);
+    }
+    sysfs.tell(json!({"path": busy, "slow": 0.2}));
+    let kept = agents.iter().map(|agent| agent.logged("the flight recorder keeps an incident"));
+    let kinds: Vec<Value> = kept.map(|line| line["kind"].clone()).collect();
+    assert_eq!(kinds, ["job", "reads_slowed", "job"]);
+    sysfs.tell(json!({"unplug": ["/class/drm/card1"]}));
+    let up = series("gpu_up", 1, &victim);
+    agents[1].until("the GPU to be lost", |text| value(text, &up) == Some(0.0));
+
+    // The node that told is killed, and comes back without its GPU.
+    running.kill();
+    agents.remove(1).process.kill();
+    agents[0].logged("the gateway cannot be told of incidents");
+    let _running = gateway.start();
+    agents.insert(1, start(1));
+    let incident = whole_incident(&gateway);
+    let [trigger] = &incident["triggers"].as_array().unwrap()[..] else { panic!("{incident}") };
+    assert_eq!((&trigger["node"], &trigger["trigger"]["kind"]), (&"n2".into(), &"reads_slowed".into()));
+    let detail = trigger["trigger"]["detail"].as_str().unwrap();
+    assert!(detail.starts_with("its readings slowed from "), "{detail}");
+    let first = &incident["first"];
+    assert_eq!((&first["node"], &first["gpu"]), (&"n2".into(), &victim.as_str().into()), "{first}");
+    let window = &incident["nodes"][1]["window"];
+    let last_ns = |gpu: &str| {
+        let gpus = window["gpus"].as_array().unwrap();
+        gpus.iter().find(|of| of["gpu"] == gpu).and_then(|of| of["last_ns"].as_i64()).unwrap()
+    };
+    let other = RX580.replace("n1", "n2");
+    assert!(last_ns(&other) - last_ns(&victim) > 10 * SECOND_NS, "{window}");
+    assert_eq!(agents.remove(1).terminate(), Some(0));
+    let own = incidents(&nodes[1].1.path("flight"));
+    let [own] = &own[..] else { panic!("{own:?}") };
+    assert_eq!((&own["trigger"]["kind"], &own["trigger"]["gpu"]), (&"reads_slowed".into(), &victim.into()));
 }
 
 #[test]
