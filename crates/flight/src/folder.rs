@@ -16,6 +16,7 @@ use crate::archive::BundlePart;
 use crate::error::FlightError;
 use crate::incident::{FlightIncident, INCIDENT_SCHEMA};
 use crate::place;
+use crate::trigger::FlightTrigger;
 
 /// What a folder is called until it is whole.
 pub(crate) const PART: &str = ".part";
@@ -59,6 +60,14 @@ pub enum IncidentState {
     Torn,
     /// Its `incident.json` cannot be read.
     Unreadable(FlightError),
+}
+
+impl IncidentEntry {
+    /// Whether a gateway asked for it, and nothing of this node itself is in it.
+    fn is_only_asked(&self) -> bool {
+        let IncidentState::Whole(incident) = &self.state else { return false };
+        incident.trigger.is_of_job() && incident.others.iter().all(FlightTrigger::is_of_job)
+    }
 }
 
 impl FlightFolder {
@@ -160,8 +169,9 @@ impl FlightFolder {
         read(&self.whole(id)?)
     }
 
-    /// Removes the oldest incidents beyond so many, or beyond the bytes that all may take, never this one; and what killed writers have
-    /// left. What cannot be removed, as that of another user, stays, and the log says so. Answers the ids.
+    /// Removes incidents beyond so many, or beyond the bytes that all may take, never this one; and what killed writers have left. The
+    /// oldest go first, those before them that only a gateway asked for: their number pushes out none of this node's own. What cannot be
+    /// removed, as that of another user, stays, and the log says so. Answers the ids.
     pub(crate) fn prune(&self, keep: usize, spared: &str) -> Vec<String> {
         let listed = self.list().unwrap_or_else(|error| {
             tracing::warn!(error = causes(&error), "old incidents stay: they cannot be listed");
@@ -170,7 +180,6 @@ impl FlightFolder {
         let (torn, whole): (Vec<_>, Vec<_>) =
             listed.into_iter().partition(|entry| matches!(entry.state, IncidentState::Torn));
         let mut all = torn.iter().chain(&whole).map(|entry| entry.bytes).sum::<u64>();
-        let mut count = whole.len();
         let mut gone = Vec::new();
         for entry in torn {
             let folder = self.incidents.join(format!("{}{PART}", entry.id));
@@ -179,14 +188,18 @@ impl FlightFolder {
                 gone.push(entry.id);
             }
         }
-        for entry in whole.into_iter().filter(|entry| entry.id != spared) {
-            if count <= keep && all <= BYTES_MAX {
-                break;
-            }
-            if remove(&self.incidents.join(&entry.id)) {
-                count -= 1;
-                all = all.saturating_sub(entry.bytes);
-                gone.push(entry.id);
+        let (asked, own): (Vec<_>, Vec<_>) = whole.into_iter().partition(IncidentEntry::is_only_asked);
+        let (both, own_alone) = (asked.len() + own.len(), own.len());
+        for (group, mut count) in [(asked, both), (own, own_alone)] {
+            for entry in group.into_iter().filter(|entry| entry.id != spared) {
+                if count <= keep && all <= BYTES_MAX {
+                    break;
+                }
+                if remove(&self.incidents.join(&entry.id)) {
+                    count -= 1;
+                    all = all.saturating_sub(entry.bytes);
+                    gone.push(entry.id);
+                }
             }
         }
         gone

@@ -128,6 +128,19 @@ struct OpenIncident {
 }
 
 impl OpenIncident {
+    /// Counts a trigger, and names it if there is room. One of the node itself takes the place of one that a gateway asked for: such an
+    /// incident is known for the node's own.
+    fn note(&mut self, trigger: FlightTrigger) {
+        self.triggers += 1;
+        if self.others.len() < OTHERS_MAX {
+            self.others.push(trigger);
+        } else if !trigger.is_of_job()
+            && let Some(asked) = self.others.iter_mut().rev().find(|other| other.is_of_job())
+        {
+            *asked = trigger;
+        }
+    }
+
     /// Whether a trigger is its own: it will have the trigger's rows, or the cause of one of its triggers goes on.
     fn takes(&self, trigger: &FlightTrigger, after_ns: i64, is_repeat: bool) -> bool {
         let ago_ns = trigger.at_ns.saturating_sub(self.begun.trigger.at_ns);
@@ -383,10 +396,7 @@ impl Worker {
         let after_ns = self.terms.after_ns;
         let open = self.open.back_mut().filter(|open| open.takes(&trigger, after_ns, is_repeat));
         if let Some(open) = open {
-            open.triggers += 1;
-            if open.others.len() < OTHERS_MAX {
-                open.others.push(trigger);
-            }
+            open.note(trigger);
         } else if !is_repeat || trigger.is_asked() {
             self.begin(trigger, now);
         }
