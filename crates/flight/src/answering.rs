@@ -1,6 +1,6 @@
 //! What a node answers a gateway that asks for rows around a trigger of another node of its job.
 //!
-//! A piece is `length u32 | gpuvitals_record::pack(batch)`, integers little-endian.
+//! It is in pieces, as [`job_window`](crate::job_window) reads them.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -15,15 +15,12 @@ use gpuvitals_record::{Data, pack};
 use crate::error::FlightError;
 use crate::folder::{FlightFolder, IncidentState};
 use crate::incident::FlightSpan;
+use crate::job_incident::WindowPart;
+use crate::job_window::len_max;
 use crate::place;
 use crate::ring;
 use crate::trigger::FlightTrigger;
 use crate::writing::undisturbed;
-
-/// Bytes of a window for each GPU that it has rows of.
-const GPU_LEN_MAX: usize = 1 << 20;
-/// Bytes of what is sent at once.
-const LEN_MAX: usize = 64 << 20;
 
 /// Rows of GPUs in pieces, as they are sent.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -48,8 +45,7 @@ pub fn window(directory: &Path, asked: FlightSpan, at_ns: i64) -> Result<WindowA
         }
         Ok(gathered)
     })?;
-    let len_max = GPU_LEN_MAX.saturating_mul(gathered.gpus.len()).min(LEN_MAX);
-    Ok(gathered.cut(at_ns, len_max))
+    Ok(gathered.cut(at_ns, |gpus| len_max(WindowPart::Window, gpus)))
 }
 
 /// The rows within some time of the incident that a node has kept for this one of its job, or that began it by this trigger; none: it has none yet,
@@ -83,14 +79,13 @@ pub fn rest(
             gathered.add(&batch)?;
         }
     }
-    Ok(Some(gathered.cut(incident.trigger.at_ns, LEN_MAX)))
+    Ok(Some(gathered.cut(incident.trigger.at_ns, |gpus| len_max(WindowPart::Rest, gpus))))
 }
 
-/// Pieces, and the GPUs that they are of.
+/// Pieces as they are read.
 #[derive(Debug, Default)]
 struct Gathered {
     pieces: Vec<GatheredPiece>,
-    gpus: BTreeSet<Arc<str>>,
 }
 
 #[derive(Debug)]
@@ -98,6 +93,8 @@ struct GatheredPiece {
     first_ns: i64,
     last_ns: i64,
     bytes: Bytes,
+    /// The GPUs that it has rows of.
+    gpus: Vec<Arc<str>>,
 }
 
 impl Gathered {
@@ -109,31 +106,34 @@ impl Gathered {
         let bytes = Bytes::from([len.to_le_bytes().as_slice(), &packed].concat());
         let first_ns = batch.timestamps().iter().min().copied().unwrap_or_default();
         let last_ns = batch.timestamps().iter().max().copied().unwrap_or_default();
-        self.pieces.push(GatheredPiece { first_ns, last_ns, bytes });
-        if let Ok(keys) = RowKeys::of(batch.records(), batch.table()) {
-            // Some keys may be those of no row.
-            let used: BTreeSet<u32> = keys.ids.iter().copied().collect();
-            self.gpus.extend(used.into_iter().filter_map(|id| keys.keys.get(id as usize).cloned()));
-        }
+        let gpus = RowKeys::of(batch.records(), batch.table()).map_or_else(
+            |_| Vec::new(),
+            |keys| {
+                // Some keys may be those of no row.
+                let used: BTreeSet<u32> = keys.ids.iter().copied().collect();
+                used.into_iter().filter_map(|id| keys.keys.get(id as usize).cloned()).collect()
+            },
+        );
+        self.pieces.push(GatheredPiece { first_ns, last_ns, bytes, gpus });
         Ok(())
     }
 
-    /// The pieces that are nearest to a moment, as many as fit.
-    fn cut(mut self, at_ns: i64, len_max: usize) -> WindowAnswer {
-        let count = self.pieces.len();
+    /// The pieces that are nearest to a moment, as many as fit: of so many GPUs so many bytes. Only the GPUs of what is kept count.
+    fn cut(mut self, at_ns: i64, len_max: impl Fn(usize) -> u64) -> WindowAnswer {
         self.pieces.sort_by_key(|piece| piece.distance(at_ns));
-        let mut len = 0_usize;
-        let mut kept: Vec<GatheredPiece> = self
-            .pieces
-            .into_iter()
-            .take_while(|piece| {
-                len = len.saturating_add(piece.bytes.len());
-                len <= len_max
-            })
-            .collect();
-        kept.sort_by_key(|piece| piece.first_ns);
-        let is_cut = kept.len() < count;
-        WindowAnswer { pieces: kept.into_iter().map(|piece| piece.bytes).collect(), is_cut }
+        let mut gpus: BTreeSet<&Arc<str>> = BTreeSet::new();
+        let (mut len, mut fitting) = (0_u64, 0);
+        for (piece, count) in self.pieces.iter().zip(1..) {
+            len = len.saturating_add(piece.bytes.len() as u64);
+            gpus.extend(&piece.gpus);
+            if len <= len_max(gpus.len()) {
+                fitting = count;
+            }
+        }
+        let is_cut = fitting < self.pieces.len();
+        self.pieces.truncate(fitting);
+        self.pieces.sort_by_key(|piece| piece.first_ns);
+        WindowAnswer { pieces: self.pieces.into_iter().map(|piece| piece.bytes).collect(), is_cut }
     }
 }
 
@@ -226,9 +226,35 @@ mod tests {
         for second in [1, 2, 3, 4, 5] {
             gathered.add(&rows(second * SECOND_NS)).unwrap();
         }
-        let len = gathered.pieces[0].bytes.len();
-        let answer = gathered.cut(4 * SECOND_NS, 3 * len + len / 2);
+        let len = gathered.pieces[0].bytes.len() as u64;
+        let answer = gathered.cut(4 * SECOND_NS, |_| 3 * len + len / 2);
         assert!(answer.is_cut);
         assert_eq!(times(&answer), [3, 3, 4, 4, 5, 5].map(|second| second * SECOND_NS));
+    }
+
+    #[test]
+    fn a_gpu_of_which_all_rows_are_left_out_gives_the_others_no_room() {
+        let of_gpu = |at_ns: i64, gpu: usize| {
+            let rows = rows(at_ns);
+            let keep: Vec<bool> = (0..rows.rows()).map(|row| row == gpu).collect();
+            rows.filter(&keep).unwrap()
+        };
+        let gathered = |seconds: i64, far: Option<i64>| {
+            let mut gathered = Gathered::default();
+            let near = (1..=seconds).map(|second| (second, 0));
+            for (second, gpu) in near.chain(far.map(|second| (second, 1))) {
+                gathered.add(&of_gpu(second * SECOND_NS, gpu)).unwrap();
+            }
+            gathered
+        };
+        // A GPU gives room for three pieces.
+        let len = gathered(1, None).pieces[0].bytes.len() as u64;
+        let cut = |seconds: i64, far: i64| {
+            let gathered = gathered(seconds, Some(far));
+            let answer = gathered.cut(SECOND_NS, |gpus| gpus as u64 * (3 * len + len / 2));
+            (times(&answer).into_iter().map(|at_ns| at_ns / SECOND_NS).collect::<Vec<_>>(), answer.is_cut)
+        };
+        assert_eq!(cut(5, 90), (vec![1, 2, 3, 4, 5, 90], false), "all of it has room");
+        assert_eq!(cut(9, 90), (vec![1, 2, 3], true), "a gateway would refuse more of one GPU");
     }
 }

@@ -24,6 +24,14 @@ const LEN_MAX: u64 = 64 << 20;
 /// Most GPUs and partitions of a node.
 const GPUS_MAX: usize = 512;
 
+/// Most bytes of what a node sends, with rows of so many GPUs. It sends no more, and a gateway takes no more.
+pub(crate) fn len_max(part: WindowPart, gpus: usize) -> u64 {
+    match part {
+        WindowPart::Window => GPU_LEN_MAX.saturating_mul(gpus.max(1) as u64).min(LEN_MAX),
+        WindowPart::Rest => LEN_MAX,
+    }
+}
+
 /// An answer of a node that comes in; dropped before it is kept, it leaves nothing.
 #[derive(Debug)]
 pub struct IncomingWindow {
@@ -70,9 +78,9 @@ impl IncomingWindow {
         for batch in WindowPieces::of(file, &self.target)? {
             facts.add(&batch?, self.span)?;
         }
-        let gpus_max = GPU_LEN_MAX.saturating_mul(facts.gpus.len().max(1) as u64);
-        if self.part == WindowPart::Window && self.bytes > gpus_max {
-            return Err(JobError::TooLong { what: "a window of these GPUs", max: gpus_max });
+        let max = len_max(self.part, facts.gpus.len());
+        if self.bytes > max {
+            return Err(JobError::TooLong { what: "what came of these GPUs", max });
         }
         let gpu = |(gpu, last_ns): (Arc<str>, Option<i64>)| WindowGpu { gpu: gpu.to_string(), last_ns };
         Ok(NodeWindow {
@@ -160,6 +168,9 @@ impl WindowFacts {
         let unfit = |why: &str| Err(JobError::Unfit(why.to_owned()));
         if batch.table() != Table::GpuEvents {
             return unfit("a piece has rows of another table than gpu_events");
+        }
+        if batch.monotonic().is_none() {
+            return unfit("a piece lacks the monotonic clock of its rows");
         }
         if batch.timestamps().iter().any(|at_ns| !(span.from_ns..=span.to_ns).contains(at_ns)) {
             return unfit("a piece has rows of a time that was not asked for");
