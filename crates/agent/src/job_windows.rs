@@ -11,8 +11,8 @@ use gpuvitals_core::backoff::Backoff;
 use gpuvitals_core::time::{MINUTE_NS, SECOND_NS};
 use gpuvitals_core::{causes, clock};
 use gpuvitals_flight::{
-    FlightFolder, FlightIncident, FlightRecorder, FlightSettings, FlightSpan, FlightTrigger, IncidentState,
-    WindowAnswer, rest, window,
+    FlightFolder, FlightIncident, FlightRecorder, FlightSettings, FlightTrigger, IncidentState, JobRequest,
+    WindowAnswer, WindowPart, rest, window,
 };
 use gpuvitals_listener::ServiceUrl;
 use gpuvitals_listener::client::{Dial, EventReader, GetError, ServerEvent, ServiceClient};
@@ -91,14 +91,7 @@ struct UntoldIncident {
 /// What the gateway asks for.
 #[derive(Debug)]
 struct AskedRows {
-    /// The job's incident.
-    id: String,
-    /// All that the node has kept, and not the time around the trigger alone.
-    is_rest: bool,
-    span: FlightSpan,
-    trigger: FlightTrigger,
-    /// The node of the trigger.
-    by: String,
+    request: JobRequest,
     /// When it is answered, nanoseconds UTC.
     next_ns: i64,
     /// Until when; past: it is done.
@@ -182,17 +175,18 @@ impl JobWindows {
             return;
         }
         let folder = FlightFolder::of(self.recorder.directory());
-        let asked = AskedRows::read(&event.data, now_ns).filter(|asked| folder.path(&asked.id).is_ok());
-        let Some(asked) = asked else {
+        let request: Option<JobRequest> = serde_json::from_str(&event.data).ok();
+        let Some(request) = request.filter(|request| folder.path(&request.id).is_ok()) else {
             tracing::warn!("the gateway asks for something that this version does not know");
             return;
         };
-        if !asked.is_rest && asked.by != self.node {
-            self.recorder.asked(&asked.id, asked.trigger.at_ns);
+        let JobRequest { id, part, trigger, by, .. } = &request;
+        if *part == WindowPart::Window && *by != self.node {
+            self.recorder.asked(id, trigger.at_ns);
         }
-        let is_known = self.asked.iter().any(|it| it.id == asked.id && it.is_rest == asked.is_rest);
+        let is_known = self.asked.iter().any(|it| it.request.id == *id && it.request.part == *part);
         if !is_known && self.asked.len() < WAITING_MAX {
-            self.asked.push(asked);
+            self.asked.push(AskedRows::new(request, now_ns));
         }
     }
 
@@ -243,7 +237,11 @@ impl JobWindows {
                     continue;
                 }
                 Err(error) => {
-                    tracing::warn!(id = it.id, error, "the rows that the gateway asks for cannot be read");
+                    tracing::warn!(
+                        id = it.request.id,
+                        error,
+                        "the rows that the gateway asks for cannot be read"
+                    );
                     it.until_ns = i64::MIN;
                     continue;
                 }
@@ -251,7 +249,7 @@ impl JobWindows {
             let (path, bytes) =
                 (it.path(&self.node, answer.is_cut), answer.pieces.iter().map(Bytes::len).sum::<usize>());
             if taken(client.post_pieces(&path, answer.pieces).await)?.is_some() {
-                tracing::info!(id = it.id, bytes, "the gateway has what was here");
+                tracing::info!(id = it.request.id, bytes, "the gateway has what was here");
             }
             it.until_ns = i64::MIN;
         }
@@ -260,40 +258,22 @@ impl JobWindows {
 }
 
 impl AskedRows {
-    /// As the gateway writes it.
-    fn read(data: &str, now_ns: i64) -> Option<Self> {
-        let value: Value = serde_json::from_str(data).ok()?;
-        let text = |name: &str| value.get(name)?.as_str();
-        let is_rest = match text("part")? {
-            "window" => false,
-            "rest" => true,
-            _ => return None,
+    fn new(request: JobRequest, now_ns: i64) -> Self {
+        let next_ns = match request.part {
+            WindowPart::Window => request.asked.to_ns.saturating_add(SETTLE_NS),
+            // Its end is the latest that it can have; the node has it when its incident is written.
+            WindowPart::Rest => now_ns,
         };
-        let span: FlightSpan = serde_json::from_value(value.get("asked")?.clone()).ok()?;
-        let trigger = serde_json::from_value(value.get("trigger")?.clone()).ok()?;
-        let over_ns = span.to_ns.saturating_add(SETTLE_NS);
-        Some(Self {
-            id: text("id")?.to_owned(),
-            is_rest,
-            span,
-            trigger,
-            by: text("by")?.to_owned(),
-            // The end of a rest is the latest that it can have; the node has it when its incident is written.
-            next_ns: if is_rest { now_ns } else { over_ns },
-            until_ns: now_ns.saturating_add(STANDS_NS),
-        })
+        Self { request, next_ns, until_ns: now_ns.saturating_add(STANDS_NS) }
     }
 
     /// The rows; none: they may be there later.
     async fn rows(&self, recorder: &FlightRecorder) -> Result<Option<WindowAnswer>, String> {
         let directory = recorder.directory().to_owned();
-        let (id, is_rest, span, trigger) = (self.id.clone(), self.is_rest, self.span, self.trigger.clone());
-        let reading = tokio::task::spawn_blocking(move || {
-            if is_rest {
-                rest(&directory, &id, &trigger, span)
-            } else {
-                window(&directory, span, trigger.at_ns).map(Some)
-            }
+        let JobRequest { id, part, asked, trigger, .. } = self.request.clone();
+        let reading = tokio::task::spawn_blocking(move || match part {
+            WindowPart::Window => window(&directory, asked, trigger.at_ns).map(Some),
+            WindowPart::Rest => rest(&directory, &id, &trigger, asked),
         });
         match reading.await {
             Ok(read) => read.map_err(|error| causes(&error)),
@@ -303,9 +283,9 @@ impl AskedRows {
 
     /// Where the answer goes.
     fn path(&self, node: &str, is_cut: bool) -> String {
-        let part = if self.is_rest { "rest" } else { "window" };
+        let JobRequest { id, part, .. } = &self.request;
         let cut = if is_cut { "&cut=true" } else { "" };
-        format!("/api/v1/flight/incidents/{}/nodes/{node}?part={part}{cut}", self.id)
+        format!("/api/v1/flight/incidents/{id}/nodes/{node}?part={}{cut}", part.name())
     }
 }
 

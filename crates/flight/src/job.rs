@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use gpuvitals_core::time::MINUTE_NS;
 use gpuvitals_log::open_file;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::error::{FlightError, JobError};
 use crate::folder::BYTES_MAX;
@@ -53,7 +53,7 @@ pub struct JobMembers {
 }
 
 /// What a node is asked for.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct JobRequest {
     /// The incident.
     pub id: String,

@@ -9,7 +9,7 @@ use axum::routing::{get, post};
 use axum::{Json, Router};
 use futures_util::{StreamExt as _, stream};
 use gpuvitals_core::{BatchBuilder, Identity, IdentityColumn, Origin, Table};
-use gpuvitals_flight::{FlightPlace, FlightTerms};
+use gpuvitals_flight::{FlightPlace, FlightSpan, FlightTerms};
 use gpuvitals_listener::{Meter, Terms, refuse};
 use gpuvitals_rig::waiting::soon;
 use gpuvitals_settings::Section as _;
