@@ -18,6 +18,7 @@ mod faults;
 mod flight;
 mod hanging;
 mod hooks;
+mod many_nodes;
 mod node;
 mod owners;
 mod process;

@@ -20,19 +20,19 @@ use super::process::{Agent, curl, value};
 const NODES: [&str; 3] = ["n1", "n2", "n3"];
 
 /// Where a gateway is, whether it runs or not.
-struct GatewayPlace {
+pub(crate) struct GatewayPlace {
     folder: tempfile::TempDir,
     api: Port,
     queue: Port,
 }
 
 impl GatewayPlace {
-    fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self { folder: tempfile::tempdir().unwrap(), api: Port::new(), queue: Port::new() }
     }
 
     /// Queue, history and gateway in one process.
-    fn start(&self) -> Process {
+    pub(crate) fn start(&self) -> Process {
         let mut command = gpuvitals!();
         command
             .args(["up", "--source", "none", "--port", &self.api, "--broker-port", &self.queue])
@@ -44,11 +44,15 @@ impl GatewayPlace {
         process
     }
 
-    fn url(&self) -> String {
+    pub(crate) fn url(&self) -> String {
         format!("http://127.0.0.1:{}", self.api)
     }
 
-    fn get(&self, path: &str) -> Vec<u8> {
+    pub(crate) fn queue_url(&self) -> String {
+        format!("http://127.0.0.1:{}", self.queue)
+    }
+
+    pub(crate) fn get(&self, path: &str) -> Vec<u8> {
         let got = curl(&format!("{}{path}", self.url()), &[]).unwrap();
         assert_eq!(got.status, 200, "{path}: {}", got.text());
         got.body
@@ -79,7 +83,7 @@ impl GatewayPlace {
 
 /// The agent of a node, over this `/sys`.
 fn agent(gateway: &GatewayPlace, (name, node): &(&str, Node), sysfs: &Path) -> Agent {
-    let (queue, url) = (format!("http://127.0.0.1:{}", gateway.queue), gateway.url());
+    let (queue, url) = (gateway.queue_url(), gateway.url());
     let (directory, socket) = (node.path("flight"), node.path("agent.sock"));
     let flags =
         ["--node", name, "--rate", "10", "--mq-url", &queue, "--flight-gateway", &url, "--flight-dir"];
