@@ -26,21 +26,32 @@ const FAULTS_OF_A_RUN: usize = 5;
 const FAULT_AT_MINUTE: i64 = 30;
 const RUN_MINUTES: i64 = 90;
 
+/// What the tests have of a kind: a real capture, simulated fleets and jobs, or rows that they make up.
+fn proven_on(kind: &str) -> &'static str {
+    match kind {
+        "gpu_missing" => "real rows",
+        "job_hung" | "job_stalled" => "simulated jobs",
+        _ if FAULTS.iter().any(|fault| fault.right.contains(&kind)) => "simulated faults",
+        _ => "made-up rows",
+    }
+}
+
 #[test]
 fn the_documentation_lists_every_kind() {
     let mut table =
-        "| kind | severity | opens after | closes after | covers | meaning |\n|---|---|---|---|---|---|\n"
+        "| kind | severity | opens after | closes after | covers | proven on | meaning |\n|---|---|---|---|---|---|---|\n"
             .to_owned();
     for kind in KINDS {
         let seconds = |ns: i64| format!("{:.0} s", lab::gpu_seconds(ns));
         writeln!(
             table,
-            "| `{}` | {} | {} | {} | {} | {} |",
+            "| `{}` | {} | {} | {} | {} | {} | {} |",
             kind.id,
             kind.severity.name(),
             seconds(kind.opens_after_ns),
             seconds(kind.closes_after_ns),
             kind.covers.join(", "),
+            proven_on(kind.id),
             kind.meaning
         )
         .unwrap();
