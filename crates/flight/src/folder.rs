@@ -23,7 +23,7 @@ pub(crate) const PART: &str = ".part";
 /// The file that says what happened.
 pub(crate) const ABOUT: &str = "incident.json";
 /// Longest `incident.json` that is read.
-pub(crate) const ABOUT_LEN_MAX: u64 = 4 << 20;
+const ABOUT_LEN_MAX: u64 = 4 << 20;
 /// Longest id of an incident.
 const ID_LEN_MAX: usize = 80;
 /// Bytes of all incidents.

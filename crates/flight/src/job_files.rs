@@ -10,14 +10,16 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use gpuvitals_core::causes;
 use gpuvitals_log::{DirectoryLock, Fresh, make_directory, open_file};
 
-use crate::error::FlightError;
-use crate::folder::{ABOUT, ABOUT_LEN_MAX, id_of, is_stamped, remove};
+use crate::error::{FlightError, JobError};
+use crate::folder::{ABOUT, id_of, is_stamped, remove};
 use crate::job_incident::{JOB_SCHEMA, JobIncident, WindowPart};
 
 /// What a file is called until it has its place.
 const FRESH: &str = ".tmp";
 /// Name of the directory below that of the flight recorder.
 const NAME: &str = "jobs";
+/// Longest `incident.json` of a job: some megabytes are those of a thousand nodes with eight GPUs.
+const JOB_LEN_MAX: u64 = 64 << 20;
 
 /// The incidents by id.
 pub(crate) type ById = BTreeMap<String, Arc<JobIncident>>;
@@ -80,7 +82,7 @@ impl JobFiles {
         let path = self.root().join(id).join(ABOUT);
         let file = open_file(&path).map_err(FlightError::io("open", &path))?;
         let mut text = Vec::new();
-        file.take(ABOUT_LEN_MAX).read_to_end(&mut text).map_err(FlightError::io("read", &path))?;
+        file.take(JOB_LEN_MAX).read_to_end(&mut text).map_err(FlightError::io("read", &path))?;
         let foreign = |source| FlightError::Json { path: path.clone(), source };
         let incident: JobIncident = serde_json::from_slice(&text).map_err(foreign)?;
         if incident.schema > JOB_SCHEMA {
@@ -90,13 +92,16 @@ impl JobFiles {
         if incident.id == id { Ok(incident) } else { Err(FlightError::Unknown { id: id.to_owned() }) }
     }
 
-    /// Writes `incident.json` of an incident, whole or not at all.
-    pub(crate) fn write(&self, incident: &JobIncident) -> Result<(), FlightError> {
+    /// Writes `incident.json` of an incident, whole or not at all: not if it would be too long to be read again.
+    pub(crate) fn write(&self, incident: &JobIncident) -> Result<(), JobError> {
         let folder = self.root().join(&incident.id);
         make_directory(&folder).map_err(FlightError::io("create", &folder))?;
         let path = folder.join(ABOUT);
         let text = serde_json::to_vec_pretty(incident)
             .map_err(|source| FlightError::Json { path: path.clone(), source })?;
+        if text.len() as u64 > JOB_LEN_MAX {
+            return Err(JobError::TooLong { what: "what is known of an incident", max: JOB_LEN_MAX });
+        }
         let failed = || FlightError::io("write", &path);
         let fresh = Fresh::create_private(&path, self.beside(&incident.id)).map_err(failed())?;
         fresh.file().write_all(&text).map_err(failed())?;

@@ -288,3 +288,28 @@ fn the_oldest_incidents_go_and_a_directory_has_one_keeper() {
     assert!(!jobs.join(ids.get(4).unwrap()).join("7.tmp").exists());
     assert!(jobs.join(ids.get(3).unwrap()).is_dir());
 }
+
+#[test]
+fn an_incident_of_very_many_gpus_is_there_after_a_restart() {
+    let folder = tempdir().unwrap();
+    let incidents = open(folder.path());
+    let nodes: Vec<String> = (0..40).map(|number| format!("n{number}")).collect();
+    let names: Vec<&str> = nodes.iter().map(String::as_str).collect();
+    let of_all = members("train-7", &names);
+    let id = incidents.tell(&told("n0", "own", AT_NS), Some(&of_all), AT_NS).unwrap().unwrap();
+    let mut builder = BatchBuilder::new(Table::GpuEvents);
+    for number in 0..512 {
+        let uuid = format!("GPU-{number:0>200}");
+        let who = builder.intern(&Identity::default().with(IdentityColumn::Uuid, &uuid).unwrap());
+        builder.row(AT_NS, who);
+    }
+    let sent = pieces(&[builder.finish(Origin::default(), 1).unwrap()]);
+    for node in &nodes {
+        assert_eq!(send(&incidents, &id, node, &sent).unwrap(), Some(true));
+    }
+    let about = folder.path().join("jobs").join(&id).join("incident.json");
+    assert!(std::fs::metadata(about).unwrap().len() > 4 << 20, "longer than that of a node may be");
+    let before = incidents.list();
+    drop(incidents);
+    assert_eq!(open(folder.path()).list(), before);
+}
