@@ -14,9 +14,10 @@ const AFTER_NS: i64 = 30 * SECOND_NS;
 /// The time around it that the rest may be of: an incident of a node goes back an hour and on for ten minutes at most.
 const REST_BEFORE_NS: i64 = 60 * MINUTE_NS;
 const REST_AFTER_NS: i64 = 10 * MINUTE_NS;
-/// A GPU that gave no value for so long before the end of its window had stopped.
+/// A GPU that gave no value for so long before the end of its window had stopped, and for so many times its own longest pause.
 const STOPPED_NS: i64 = 5 * SECOND_NS;
-/// Triggers that are kept; the others are counted.
+const STOPPED_PAUSES: i64 = 2;
+/// Triggers that are kept: the one that began it, and the earliest. The others are counted.
 const TRIGGERS_MAX: usize = 32;
 /// Incidents of one node that are remembered, so that one that is told of again is known.
 const OWN_MAX: usize = 64;
@@ -32,7 +33,7 @@ pub struct JobIncident {
     pub id: String,
     /// The job or pod that held the GPU, as `cluster/namespace/name`.
     pub job: String,
-    /// What its nodes told of, the first one first, as many as there is room for.
+    /// What its nodes told of, the one that came first, and then the earliest of the others.
     pub triggers: Vec<JobTrigger>,
     /// How many they told of.
     pub told: u64,
@@ -111,6 +112,8 @@ pub struct WindowGpu {
     pub gpu: String,
     /// When it last gave a value, nanoseconds UTC since 1970; none: it gave none.
     pub last_ns: Option<i64>,
+    /// The longest time between two of its values, nanoseconds; none: it gave one at most.
+    pub pause_ns: Option<i64>,
 }
 
 /// What of an incident a node is asked for.
@@ -202,14 +205,27 @@ impl JobIncident {
     /// Notes what a node told of; its first trigger stands already.
     pub(crate) fn note(&mut self, told: &JobTrigger) {
         self.told += 1;
-        if self.told > 1 && self.triggers.len() < TRIGGERS_MAX {
-            self.triggers.push(told.clone());
+        if self.told > 1 {
+            self.keep_trigger(told);
         }
         let own = self.node_mut(&told.node).filter(|node| node.incidents.len() < OWN_MAX);
         if let Some(node) = own {
             node.incidents.push(told.incident.clone());
         }
         self.first = self.victim();
+    }
+
+    /// Keeps one more trigger: in place of the latest one, if there is no room.
+    fn keep_trigger(&mut self, told: &JobTrigger) {
+        if self.triggers.len() < TRIGGERS_MAX {
+            self.triggers.push(told.clone());
+            return;
+        }
+        // The first one says what the incident is about.
+        let latest = self.triggers.iter_mut().skip(1).max_by_key(|kept| kept.trigger.at_ns);
+        if let Some(latest) = latest.filter(|latest| told.trigger.at_ns < latest.trigger.at_ns) {
+            *latest = told.clone();
+        }
     }
 
     /// The time that rows of a part may be of.
@@ -238,15 +254,27 @@ impl JobIncident {
         });
         let windows = self.nodes.iter().filter_map(|node| Some((node, node.window.as_ref()?)));
         let stopped = windows.flat_map(|(node, window)| {
-            let end_ns = window.had.map_or(i64::MIN, |had| had.to_ns.saturating_sub(STOPPED_NS));
-            let stopped = window.gpus.iter().filter_map(move |gpu| {
-                let at_ns = gpu.last_ns.filter(|at_ns| *at_ns < end_ns)?;
+            let victim = |(gpu, at_ns)| {
                 let why = "it gave no value after that".to_owned();
-                Some(FirstVictim { node: node.node.clone(), gpu: gpu.gpu.clone(), at_ns, why })
-            });
-            stopped.collect::<Vec<_>>()
+                FirstVictim { node: node.node.clone(), gpu, at_ns, why }
+            };
+            window.stopped().map(victim).collect::<Vec<_>>()
         });
         told.chain(stopped).min_by_key(|victim| victim.at_ns)
+    }
+}
+
+impl NodeWindow {
+    /// The GPUs that gave no value any more long before its end, and since when. One that is read rarely is silent for as long
+    /// between two values.
+    fn stopped(&self) -> impl Iterator<Item = (String, i64)> {
+        let end_ns = self.had.map_or(i64::MIN, |had| had.to_ns);
+        let usual_ns = self.gpus.iter().filter_map(|gpu| gpu.pause_ns).max().unwrap_or(0);
+        self.gpus.iter().filter_map(move |gpu| {
+            let pause_ns = gpu.pause_ns.unwrap_or(usual_ns).saturating_mul(STOPPED_PAUSES);
+            let at_ns = gpu.last_ns?;
+            (end_ns.saturating_sub(at_ns) > pause_ns.max(STOPPED_NS)).then(|| (gpu.gpu.clone(), at_ns))
+        })
     }
 }
 

@@ -82,7 +82,10 @@ impl IncomingWindow {
         if self.bytes > max {
             return Err(JobError::TooLong { what: "what came of these GPUs", max });
         }
-        let gpu = |(gpu, last_ns): (Arc<str>, Option<i64>)| WindowGpu { gpu: gpu.to_string(), last_ns };
+        let gpu = |(gpu, values): (Arc<str>, GpuValues)| {
+            let GpuValues { last_ns, pause_ns } = values;
+            WindowGpu { gpu: gpu.to_string(), last_ns, pause_ns }
+        };
         Ok(NodeWindow {
             rows: facts.rows,
             had: facts.had,
@@ -160,7 +163,25 @@ impl Iterator for WindowPieces {
 struct WindowFacts {
     rows: u64,
     had: Option<FlightSpan>,
-    gpus: BTreeMap<Arc<str>, Option<i64>>,
+    gpus: BTreeMap<Arc<str>, GpuValues>,
+}
+
+/// When a GPU gave values.
+#[derive(Debug, Default)]
+struct GpuValues {
+    last_ns: Option<i64>,
+    /// The longest time between two.
+    pause_ns: Option<i64>,
+}
+
+impl GpuValues {
+    /// Takes the time of a value. Rows are in the order of time, but for those that came late.
+    fn take(&mut self, at_ns: i64) {
+        let pause_ns = self.last_ns.map(|last_ns| at_ns.saturating_sub(last_ns));
+        if pause_ns.is_none_or(|pause_ns| pause_ns > 0) {
+            (self.last_ns, self.pause_ns) = (Some(at_ns), self.pause_ns.max(pause_ns));
+        }
+    }
 }
 
 impl WindowFacts {
@@ -181,9 +202,9 @@ impl WindowFacts {
         let columns: Vec<_> = batch.metrics().map(|(_, column)| column).collect();
         for (row, (id, &at_ns)) in keys.ids.iter().zip(batch.timestamps()).enumerate() {
             let Some(key) = keys.keys.get(*id as usize) else { continue };
-            let last_ns = self.gpus.entry(Arc::clone(key)).or_default();
-            if Some(at_ns) > *last_ns && columns.iter().any(|column| column.value(row).is_some()) {
-                *last_ns = Some(at_ns);
+            let values = self.gpus.entry(Arc::clone(key)).or_default();
+            if columns.iter().any(|column| column.value(row).is_some()) {
+                values.take(at_ns);
             }
             let had = self.had.get_or_insert(FlightSpan { from_ns: at_ns, to_ns: at_ns });
             (had.from_ns, had.to_ns) = (had.from_ns.min(at_ns), had.to_ns.max(at_ns));

@@ -313,3 +313,38 @@ fn an_incident_of_very_many_gpus_is_there_after_a_restart() {
     drop(incidents);
     assert_eq!(open(folder.path()).list(), before);
 }
+
+#[test]
+fn the_first_victim_is_known_however_late_its_node_tells() {
+    let folder = tempdir().unwrap();
+    let incidents = open(folder.path());
+    let mut id = String::new();
+    for number in 0..100_i64 {
+        let told = told("n1", &format!("own-{number}"), AT_NS + number * SECOND_NS / 4);
+        id = tell(&incidents, &told, AT_NS + 30 * SECOND_NS);
+    }
+    assert_eq!(tell(&incidents, &told("n3", "own", AT_NS - SECOND_NS), AT_NS + 30 * SECOND_NS), id);
+    let incident = incidents.one(&id).unwrap();
+    let first = incident.first.as_ref().unwrap();
+    assert_eq!((first.node.as_str(), first.at_ns), ("n3", AT_NS - SECOND_NS));
+    assert_eq!((incident.told, incident.triggers.first().unwrap().trigger.at_ns), (101, AT_NS));
+}
+
+#[test]
+fn a_gpu_that_is_read_rarely_has_not_failed_between_two_values() {
+    let folder = tempdir().unwrap();
+    let incidents = open(folder.path());
+    let mut of_node = told("n1", "own", AT_NS);
+    of_node.trigger.gpu = None;
+    let id = tell(&incidents, &of_node, AT_NS);
+    let often = rows(Table::GpuEvents, "GPU-often", -60..31);
+    let rarely = [-60, -40, -20].map(|second| rows(Table::GpuEvents, "GPU-rarely", second..second + 1));
+    let late = rows(Table::GpuEvents, "GPU-rarely", 0..1);
+    let sent = [pieces(&[often.clone()]), pieces(&rarely), pieces(&[late])].concat();
+    assert_eq!(send(&incidents, &id, "n1", &sent).unwrap(), Some(true));
+    assert_eq!(incidents.one(&id).unwrap().first, None);
+    let sent = [pieces(&[often]), pieces(&rarely)].concat();
+    assert_eq!(send(&incidents, &id, "n2", &sent).unwrap(), Some(true));
+    let first = incidents.one(&id).unwrap().first.clone().unwrap();
+    assert_eq!((first.gpu.as_str(), first.at_ns), ("GPU-rarely", AT_NS - 20 * SECOND_NS));
+}
