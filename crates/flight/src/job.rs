@@ -21,7 +21,7 @@ use crate::job_incident::{AskedNode, JobIncident, JobTrigger, NODES_MAX, WindowP
 use crate::job_window::{IncomingWindow, WindowPieces};
 use crate::trigger::FlightTrigger;
 
-/// Triggers of one job within this time are of one incident, and a node is asked once in it.
+/// Triggers of one job within this time are of one incident, and a node is asked for one window in it.
 const TOGETHER_NS: i64 = MINUTE_NS;
 /// How long a request stands.
 const STANDS_NS: i64 = 10 * MINUTE_NS;
@@ -139,11 +139,11 @@ impl JobIncidents {
             }
             (None, None) => return Ok(None),
         };
-        incident.ask(&told.node, self.due_ns(&told.node, now_ns));
+        incident.ask(&told.node, self.due_ns(&told.node, WindowPart::Window, now_ns));
         let nodes = members.iter().flat_map(|members| &members.nodes);
         for node in nodes.filter(|node| Self::is_node(node)).take(NODES_MAX) {
             if incident.node(node).is_none() {
-                incident.ask(node, self.due_ns(node, now_ns));
+                incident.ask(node, self.due_ns(node, WindowPart::Window, now_ns));
             }
         }
         incident.note(told);
@@ -169,7 +169,7 @@ impl JobIncidents {
         let names = incident.nodes.iter().filter(|node| is_wanted(node)).map(|node| node.node.clone());
         let dues: Vec<(String, i64)> = names
             .map(|name| {
-                let due_ns = self.due_ns(&name, now_ns);
+                let due_ns = self.due_ns(&name, WindowPart::Rest, now_ns);
                 (name, due_ns)
             })
             .collect();
@@ -328,10 +328,11 @@ impl JobIncidents {
         self.kept().values().rev().find(is_its).cloned()
     }
 
-    /// From when on a node can be asked for something more.
-    fn due_ns(&self, node: &str, now_ns: i64) -> i64 {
+    /// From when on a node can be asked for one more of this part.
+    fn due_ns(&self, node: &str, part: WindowPart, now_ns: i64) -> i64 {
         let kept = self.kept();
-        let last_ns = kept.values().filter_map(|incident| Some(incident.node(node)?.asked_last_ns())).max();
+        let last_ns =
+            kept.values().filter_map(|incident| Some(incident.node(node)?.asked_last_ns(part))).max();
         last_ns.map_or(now_ns, |last_ns| now_ns.max(last_ns.saturating_add(TOGETHER_NS)))
     }
 

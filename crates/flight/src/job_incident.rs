@@ -302,8 +302,12 @@ impl AskedNode {
         }
     }
 
-    /// When it was, or is to be, asked last.
-    pub(crate) fn asked_last_ns(&self) -> i64 {
-        self.rest_due_ns.unwrap_or(i64::MIN).max(self.window_due_ns)
+    /// When it was, or is to be, asked for the last of what a part waits for: a rest for all, a window for windows alone, as the
+    /// node's ring forgets.
+    pub(crate) fn asked_last_ns(&self, before: WindowPart) -> i64 {
+        match before {
+            WindowPart::Window => self.window_due_ns,
+            WindowPart::Rest => self.rest_due_ns.unwrap_or(i64::MIN).max(self.window_due_ns),
+        }
     }
 }

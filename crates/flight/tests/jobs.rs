@@ -348,3 +348,18 @@ fn a_gpu_that_is_read_rarely_has_not_failed_between_two_values() {
     let first = incidents.one(&id).unwrap().first.clone().unwrap();
     assert_eq!((first.gpu.as_str(), first.at_ns), ("GPU-rarely", AT_NS - 20 * SECOND_NS));
 }
+
+#[test]
+fn what_somebody_fetches_holds_no_window_up() {
+    let folder = tempdir().unwrap();
+    let incidents = open(folder.path());
+    for number in 0..2 {
+        let at_ns = AT_NS + number * 2 * MINUTE_NS;
+        let id = tell(&incidents, &told("n1", &format!("own-{number}"), at_ns), at_ns);
+        incidents.ask_rest(&id, at_ns + 90 * SECOND_NS).unwrap();
+    }
+    let now_ns = AT_NS + 4 * MINUTE_NS;
+    let id = tell(&incidents, &told("n1", "own", now_ns), now_ns);
+    let asked = incidents.requests("n1", now_ns).now;
+    assert!(asked.iter().any(|request| request.id == id && request.part == WindowPart::Window), "{asked:?}");
+}
