@@ -1,6 +1,6 @@
 //! What a node answers a gateway that asks for rows around a trigger of another node of its job.
 //!
-//! It is in pieces, as [`job_window`](crate::job_window) reads them.
+//! A piece is `length u32 | gpuvitals_record::pack(batch)`, integers little-endian.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -15,8 +15,7 @@ use gpuvitals_record::{Data, pack};
 use crate::error::FlightError;
 use crate::folder::{FlightFolder, IncidentState};
 use crate::incident::FlightSpan;
-use crate::job_incident::WindowPart;
-use crate::job_window::len_max;
+use crate::job_window::{GPU_LEN_MAX, LEN_MAX, len_max};
 use crate::place;
 use crate::ring;
 use crate::trigger::FlightTrigger;
@@ -39,13 +38,13 @@ pub fn window(directory: &Path, asked: FlightSpan, at_ns: i64) -> Result<WindowA
     let FlightSpan { from_ns, to_ns } = asked;
     let gathered = undisturbed(|| {
         let ring = read_beside(&place::ring(directory))?;
-        let mut gathered = Gathered::default();
+        let mut gathered = Gathered::around(at_ns);
         for batch in ring::rows(ring, Table::GpuEvents, (from_ns, to_ns)) {
             gathered.add(&batch?)?;
         }
         Ok(gathered)
     })?;
-    Ok(gathered.cut(at_ns, |gpus| len_max(WindowPart::Window, gpus)))
+    Ok(gathered.cut(GPU_LEN_MAX))
 }
 
 /// The rows within some time of the incident that a node has kept for this one of its job, or that began it by this trigger; none: it has none yet,
@@ -69,7 +68,7 @@ pub fn rest(
         _ => None,
     });
     let Some(incident) = kept else { return Ok(None) };
-    let mut gathered = Gathered::default();
+    let mut gathered = Gathered::around(incident.trigger.at_ns);
     for batch in Data::open(&folder.path(&incident.id)?)? {
         let batch = batch?;
         let is_asked =
@@ -79,25 +78,33 @@ pub fn rest(
             gathered.add(&batch)?;
         }
     }
-    Ok(Some(gathered.cut(incident.trigger.at_ns, |gpus| len_max(WindowPart::Rest, gpus))))
+    Ok(Some(gathered.cut(LEN_MAX)))
 }
 
-/// Pieces as they are read.
-#[derive(Debug, Default)]
+/// Pieces around a moment: never many more than can be sent.
+#[derive(Debug)]
 struct Gathered {
+    at_ns: i64,
     pieces: Vec<GatheredPiece>,
+    /// Bytes of these.
+    len: u64,
+    /// Whether others were left out.
+    is_cut: bool,
 }
 
 #[derive(Debug)]
 struct GatheredPiece {
     first_ns: i64,
     last_ns: i64,
+    gpus: BTreeSet<Arc<str>>,
     bytes: Bytes,
-    /// The GPUs that it has rows of.
-    gpus: Vec<Arc<str>>,
 }
 
 impl Gathered {
+    fn around(at_ns: i64) -> Self {
+        Self { at_ns, pieces: Vec::new(), len: 0, is_cut: false }
+    }
+
     fn add(&mut self, batch: &Batch) -> Result<(), FlightError> {
         let mut packed = Vec::new();
         pack(batch, &mut packed)?;
@@ -106,34 +113,49 @@ impl Gathered {
         let bytes = Bytes::from([len.to_le_bytes().as_slice(), &packed].concat());
         let first_ns = batch.timestamps().iter().min().copied().unwrap_or_default();
         let last_ns = batch.timestamps().iter().max().copied().unwrap_or_default();
-        let gpus = RowKeys::of(batch.records(), batch.table()).map_or_else(
-            |_| Vec::new(),
-            |keys| {
-                // Some keys may be those of no row.
-                let used: BTreeSet<u32> = keys.ids.iter().copied().collect();
-                used.into_iter().filter_map(|id| keys.keys.get(id as usize).cloned()).collect()
-            },
-        );
-        self.pieces.push(GatheredPiece { first_ns, last_ns, bytes, gpus });
+        let mut gpus = BTreeSet::new();
+        if let Ok(keys) = RowKeys::of(batch.records(), batch.table()) {
+            // Some keys may be those of no row.
+            let used: BTreeSet<u32> = keys.ids.iter().copied().collect();
+            gpus.extend(used.into_iter().filter_map(|id| keys.keys.get(id as usize).cloned()));
+        }
+        self.push(GatheredPiece { first_ns, last_ns, gpus, bytes });
         Ok(())
     }
 
-    /// The pieces that are nearest to a moment, as many as fit: of so many GPUs so many bytes. Only the GPUs of what is kept count.
-    fn cut(mut self, at_ns: i64, len_max: impl Fn(usize) -> u64) -> WindowAnswer {
-        self.pieces.sort_by_key(|piece| piece.distance(at_ns));
-        let mut gpus: BTreeSet<&Arc<str>> = BTreeSet::new();
-        let (mut len, mut fitting) = (0_u64, 0);
-        for (piece, count) in self.pieces.iter().zip(1..) {
-            len = len.saturating_add(piece.bytes.len() as u64);
-            gpus.extend(&piece.gpus);
-            if len <= len_max(gpus.len()) {
-                fitting = count;
-            }
+    fn push(&mut self, piece: GatheredPiece) {
+        self.len = self.len.saturating_add(piece.bytes.len() as u64);
+        self.pieces.push(piece);
+        if self.len > 2 * LEN_MAX {
+            // Those that do not fit now are too far whatever comes.
+            self.leave(LEN_MAX);
         }
-        let is_cut = fitting < self.pieces.len();
-        self.pieces.truncate(fitting);
+    }
+
+    /// Leaves the pieces that are nearest to the moment, as many as fit: so many bytes for each GPU that they are of.
+    fn leave(&mut self, gpu_len_max: u64) {
+        let at_ns = self.at_ns;
+        self.pieces.sort_by_key(|piece| piece.distance(at_ns));
+        let (mut gpus, mut len, mut count) = (BTreeSet::new(), 0_u64, 0);
+        for piece in &self.pieces {
+            gpus.extend(piece.gpus.iter().cloned());
+            let with_it = len.saturating_add(piece.bytes.len() as u64);
+            if with_it > len_max(gpu_len_max, gpus.len()) {
+                break;
+            }
+            (len, count) = (with_it, count + 1);
+        }
+        self.is_cut |= count < self.pieces.len();
+        self.pieces.truncate(count);
+        self.len = len;
+    }
+
+    /// What is sent of them.
+    fn cut(mut self, gpu_len_max: u64) -> WindowAnswer {
+        self.leave(gpu_len_max);
         self.pieces.sort_by_key(|piece| piece.first_ns);
-        WindowAnswer { pieces: self.pieces.into_iter().map(|piece| piece.bytes).collect(), is_cut }
+        let pieces = self.pieces.into_iter().map(|piece| piece.bytes).collect();
+        WindowAnswer { pieces, is_cut: self.is_cut }
     }
 }
 
@@ -160,8 +182,12 @@ mod tests {
 
     /// A row of each of two GPUs.
     fn rows(at_ns: i64) -> Batch {
+        rows_of(&["GPU-1", "GPU-2"], at_ns)
+    }
+
+    fn rows_of(gpus: &[&str], at_ns: i64) -> Batch {
         let mut builder = BatchBuilder::new(Table::GpuEvents);
-        for gpu in ["GPU-1", "GPU-2"] {
+        for gpu in gpus {
             let id = builder.intern(&Identity::default().with(IdentityColumn::Uuid, gpu).unwrap());
             let row = builder.row(at_ns, id);
             builder.set(row, MetricId::of("power_w"), Value::Float32(300.0)).unwrap();
@@ -222,39 +248,40 @@ mod tests {
 
     #[test]
     fn rows_far_from_the_trigger_are_left_out_first() {
-        let mut gathered = Gathered::default();
+        let mut gathered = Gathered::around(4 * SECOND_NS);
         for second in [1, 2, 3, 4, 5] {
             gathered.add(&rows(second * SECOND_NS)).unwrap();
         }
         let len = gathered.pieces[0].bytes.len() as u64;
-        let answer = gathered.cut(4 * SECOND_NS, |_| 3 * len + len / 2);
+        let answer = gathered.cut((3 * len + len / 2) / 2);
         assert!(answer.is_cut);
         assert_eq!(times(&answer), [3, 3, 4, 4, 5, 5].map(|second| second * SECOND_NS));
     }
 
     #[test]
-    fn a_gpu_of_which_all_rows_are_left_out_gives_the_others_no_room() {
-        let of_gpu = |at_ns: i64, gpu: usize| {
-            let rows = rows(at_ns);
-            let keep: Vec<bool> = (0..rows.rows()).map(|row| row == gpu).collect();
-            rows.filter(&keep).unwrap()
-        };
-        let gathered = |seconds: i64, far: Option<i64>| {
-            let mut gathered = Gathered::default();
-            let near = (1..=seconds).map(|second| (second, 0));
-            for (second, gpu) in near.chain(far.map(|second| (second, 1))) {
-                gathered.add(&of_gpu(second * SECOND_NS, gpu)).unwrap();
-            }
-            gathered
-        };
-        // A GPU gives room for three pieces.
-        let len = gathered(1, None).pieces[0].bytes.len() as u64;
-        let cut = |seconds: i64, far: i64| {
-            let gathered = gathered(seconds, Some(far));
-            let answer = gathered.cut(SECOND_NS, |gpus| gpus as u64 * (3 * len + len / 2));
-            (times(&answer).into_iter().map(|at_ns| at_ns / SECOND_NS).collect::<Vec<_>>(), answer.is_cut)
-        };
-        assert_eq!(cut(5, 90), (vec![1, 2, 3, 4, 5, 90], false), "all of it has room");
-        assert_eq!(cut(9, 90), (vec![1, 2, 3], true), "a gateway would refuse more of one GPU");
+    fn a_gpu_that_is_left_out_gives_the_others_no_room() {
+        let mut gathered = Gathered::around(SECOND_NS);
+        for second in [1, 2, 3] {
+            gathered.add(&rows(second * SECOND_NS)).unwrap();
+        }
+        let len = gathered.pieces[0].bytes.len() as u64;
+        gathered.add(&rows_of(&["GPU-3"], 60 * SECOND_NS)).unwrap();
+        // Room for two pieces and a half; for three and more, if three GPUs counted.
+        let answer = gathered.cut(len + len / 4);
+        assert!(answer.is_cut);
+        assert_eq!(times(&answer), [1, 1, 2, 2].map(|second| second * SECOND_NS));
+    }
+
+    #[test]
+    fn what_is_gathered_never_takes_much_more_memory_than_what_is_sent() {
+        let bytes = Bytes::from(vec![0; 32 << 20]);
+        let mut gathered = Gathered::around(9);
+        for at_ns in 0..10 {
+            let gpus = BTreeSet::new();
+            gathered.push(GatheredPiece { first_ns: at_ns, last_ns: at_ns, gpus, bytes: bytes.clone() });
+            assert!(gathered.pieces.len() <= 4, "{at_ns}");
+        }
+        assert!(gathered.pieces.iter().any(|piece| piece.first_ns == 9));
+        assert_eq!(gathered.cut(LEN_MAX).pieces.len(), 2);
     }
 }

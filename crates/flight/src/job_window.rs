@@ -18,18 +18,15 @@ use crate::incident::FlightSpan;
 use crate::job_incident::{NodeWindow, WindowGpu, WindowPart};
 
 /// Bytes of a window for each GPU that it has rows of.
-const GPU_LEN_MAX: u64 = 1 << 20;
+pub(crate) const GPU_LEN_MAX: u64 = 1 << 20;
 /// Bytes of what a node sends at once.
-const LEN_MAX: u64 = 64 << 20;
+pub(crate) const LEN_MAX: u64 = 64 << 20;
 /// Most GPUs and partitions of a node.
 const GPUS_MAX: usize = 512;
 
-/// Most bytes of what a node sends, with rows of so many GPUs. It sends no more, and a gateway takes no more.
-pub(crate) fn len_max(part: WindowPart, gpus: usize) -> u64 {
-    match part {
-        WindowPart::Window => GPU_LEN_MAX.saturating_mul(gpus.max(1) as u64).min(LEN_MAX),
-        WindowPart::Rest => LEN_MAX,
-    }
+/// Most bytes of what a node sends with rows of so many GPUs, each of which gives so much room. It sends no more, and a gateway takes no more.
+pub(crate) fn len_max(gpu_len_max: u64, gpus: usize) -> u64 {
+    gpu_len_max.saturating_mul(gpus.max(1) as u64).min(LEN_MAX)
 }
 
 /// An answer of a node that comes in; dropped before it is kept, it leaves nothing.
@@ -78,7 +75,11 @@ impl IncomingWindow {
         for batch in WindowPieces::of(file, &self.target)? {
             facts.add(&batch?, self.span)?;
         }
-        let max = len_max(self.part, facts.gpus.len());
+        let of_gpu = match self.part {
+            WindowPart::Window => GPU_LEN_MAX,
+            WindowPart::Rest => LEN_MAX,
+        };
+        let max = len_max(of_gpu, facts.gpus.len());
         if self.bytes > max {
             return Err(JobError::TooLong { what: "what came of these GPUs", max });
         }

@@ -212,6 +212,9 @@ impl KnownJobs {
 /// Takes all GPUs from the jobs that have one of those of a new job: Slurm gives a GPU away when the job that had it is over.
 fn supersede(jobs: &mut BTreeMap<(JobHook, String), KnownJob>, told: &ToldJob, now: Moment) {
     let given: Vec<&str> = told.facts.gpu_names().collect();
+    if given.is_empty() {
+        return;
+    }
     for ((hook, _), job) in jobs {
         let has_one = || job.told.facts.gpu_names().any(|gpu| given.contains(&gpu));
         if *hook == JobHook::Prolog && job.over_ns().is_none() && has_one() {
