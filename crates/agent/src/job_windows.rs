@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use gpuvitals_core::backoff::Backoff;
-use gpuvitals_core::time::{MINUTE_NS, SECOND_NS};
+use gpuvitals_core::time::{HOUR_NS, MINUTE_NS, SECOND_NS};
 use gpuvitals_core::{causes, clock};
 use gpuvitals_flight::{
     FlightFolder, FlightIncident, FlightRecorder, FlightSettings, FlightTrigger, IncidentState, JobRequest,
@@ -33,6 +33,8 @@ const UNKNOWN_NS: i64 = MINUTE_NS;
 const AGAIN_NS: i64 = 10 * SECOND_NS;
 /// How long rows may be on their way to the disk.
 const SETTLE_NS: i64 = 5 * SECOND_NS;
+/// The time before and after a trigger that a gateway may ask for: no less than an incident of a node can have.
+const AROUND_NS: i64 = HOUR_NS;
 /// Incidents and requests that wait; a node has at most a few a minute.
 const WAITING_MAX: usize = 64;
 /// Refusals that may pass: of a token that is wrong now, and of a client that is too fast.
@@ -176,12 +178,16 @@ impl JobWindows {
         }
         let folder = FlightFolder::of(self.recorder.directory());
         let request: Option<JobRequest> = serde_json::from_str(&event.data).ok();
-        let Some(request) = request.filter(|request| folder.path(&request.id).is_ok()) else {
+        let is_fit = |request: &JobRequest| {
+            let JobRequest { id, trigger, asked, .. } = request;
+            folder.path(id).is_ok() && is_near(trigger, asked.from_ns) && is_near(trigger, asked.to_ns)
+        };
+        let Some(request) = request.filter(is_fit) else {
             tracing::warn!("the gateway asks for something that this version does not know");
             return;
         };
         let JobRequest { id, part, trigger, by, .. } = &request;
-        if *part == WindowPart::Window && *by != self.node {
+        if *part == WindowPart::Window && *by != self.node && is_near(trigger, now_ns) {
             self.recorder.asked(id, trigger.at_ns);
         }
         let is_known = self.asked.iter().any(|it| it.request.id == *id && it.request.part == *part);
@@ -255,6 +261,12 @@ impl JobWindows {
         }
         Ok(())
     }
+}
+
+/// Whether an incident of this trigger may have rows of that time: the ring has no others, and an incident without rows would only take
+/// the place of another.
+fn is_near(trigger: &FlightTrigger, at_ns: i64) -> bool {
+    trigger.at_ns.abs_diff(at_ns) <= AROUND_NS.unsigned_abs()
 }
 
 impl AskedRows {

@@ -105,6 +105,36 @@ async fn a_gateway_is_told_of_incidents_and_gets_the_rows_that_it_asks_for() {
 }
 
 #[test]
+fn a_gateway_gets_no_time_that_an_incident_cannot_have_and_keeps_none_of_long_ago() {
+    let folder = tempfile::tempdir().unwrap();
+    let terms = FlightTerms::new(&FlightSettings::of(&[]).unwrap(), "n1");
+    let (beginning, begun) = sync_channel(8);
+    let terms = FlightTerms { begun: Some(beginning), ..terms };
+    let recorder = Arc::new(recorder(folder.path(), terms));
+    let settings = FlightSettings::of(&[("flight.gateway", json!("http://127.0.0.1:1"))]).unwrap();
+    let gateway = JobGateway::of(&settings).unwrap().unwrap();
+    let (_silent, nothing) = sync_channel(1);
+    let mut windows = JobWindows::new(gateway, "n1".to_owned(), Arc::clone(&recorder), nothing);
+    let now_ns = clock::now_ns();
+    let mut ask = |number: usize, at_ns: i64, from_ns: i64| {
+        let mut trigger = json!({"kind": "xid", "gpu": null, "code": null, "detail": "", "rule": null});
+        trigger["at_ns"] = json!(at_ns);
+        let span = FlightSpan { from_ns, to_ns: at_ns };
+        let id = format!("20261130T031459Z-xid-{number}");
+        let data = json!({"id": id, "part": "window", "asked": span, "trigger": trigger, "by": "n2"});
+        windows.take(&ServerEvent { kind: "request".to_owned(), data: data.to_string() }, now_ns);
+        windows.asked.len()
+    };
+    assert_eq!(ask(2, now_ns, i64::MIN), 0, "all that the ring has");
+    let long_ago_ns = now_ns - 2 * HOUR_NS;
+    assert_eq!(ask(3, long_ago_ns, long_ago_ns), 1, "it is answered: the node has no rows");
+    assert_eq!(ask(4, now_ns, now_ns - MINUTE_NS), 2);
+    recorder.finish(Duration::from_mins(1));
+    let kept: Vec<Option<String>> = begun.try_iter().map(|(_, trigger)| trigger.rule).collect();
+    assert_eq!(kept, [Some("20261130T031459Z-xid-4".to_owned())]);
+}
+
+#[test]
 fn a_token_that_cannot_be_read_is_known_before_the_gateway_is_reached() {
     let given = [
         ("flight.gateway", json!("http://127.0.0.1:1")),
