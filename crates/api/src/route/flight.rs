@@ -302,10 +302,8 @@ async fn take(
         // The client reads the answer when it has sent all.
         discard(&mut Body::from_stream(pieces)).await;
     }
+    // Nobody is woken: an answer asks nobody for anything.
     let is_new = taken?;
-    if is_new {
-        jobs.changed();
-    }
     Ok(Json(json!({ "is_new": is_new })).into_response())
 }
 
