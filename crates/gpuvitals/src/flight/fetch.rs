@@ -53,12 +53,22 @@ pub(super) fn run(fetch: &Fetch) -> Result<(), Failure> {
     let folder = fetch.output.clone().unwrap_or_else(|| PathBuf::from(&fetch.id));
     let made = DirBuilder::new().mode(MODE).create(&folder);
     made.map_err(|error| Failure::io(format!("cannot create {}", folder.display()), error))?;
+    let filled = fill(fetch, &folder);
+    if filled.is_err() {
+        // A part of an incident would be in the way of the next try.
+        let _left = fs::remove_dir_all(&folder);
+    }
+    print(&filled?)
+}
+
+/// Writes what comes; answers what is said of it.
+fn fill(fetch: &Fetch, folder: &Path) -> Result<String, Failure> {
     let (incident, text) = answered(fetch)?;
-    let rows = put(fetch, &incident, &folder)?;
+    let rows = put(fetch, &incident, folder)?;
     let about = folder.join("incident.json");
     let written = create_file(&about).and_then(|mut file| file.write_all(text.as_bytes()));
     written.map_err(|error| Failure::io(format!("cannot write {}", about.display()), error))?;
-    print(&if fetch.server.json { text } else { shown(&incident, &folder, rows) })
+    Ok(if fetch.server.json { text } else { shown(&incident, folder, rows) })
 }
 
 /// The incident, when all nodes have answered or the time is over; and as it is shown.

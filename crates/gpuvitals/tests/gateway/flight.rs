@@ -129,6 +129,12 @@ fn an_incident_outlives_a_kill_and_is_fetched_as_a_recording() {
     assert!(inspected.status.success(), "{}", String::from_utf8_lossy(&inspected.stderr));
     let again = gpuvitals!().args(fetch).finished().unwrap();
     assert!(!again.status.success(), "a folder that is there is not changed");
+    // What cannot be fetched whole leaves nothing in the way of the next try.
+    std::fs::remove_file(format!("{place}/jobs/{}/{node}.rest", id.as_str().unwrap())).unwrap();
+    let elsewhere = at("elsewhere");
+    let broken = ["flight", "fetch", id.as_str().unwrap(), "--url", &gateway.url, "--output", &elsewhere];
+    assert!(!gpuvitals!().args(broken).finished().unwrap().status.success());
+    assert!(!std::path::Path::new(&elsewhere).exists());
     let unknown = ["flight", "fetch", "20261130T031459Z-lost", "--url", &gateway.url];
     assert!(!gpuvitals!().args(unknown).current_dir(&folder).finished().unwrap().status.success());
     gateway.process.terminated();
