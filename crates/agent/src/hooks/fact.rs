@@ -5,7 +5,7 @@ use gpuvitals_core::batch::{RowId, Value};
 use gpuvitals_core::usage::RUN_HOLDER;
 use gpuvitals_sources::attribution::slurm::{is_uuid, job_number};
 
-use super::message::{HookMessage, JobHook, LIST_LEN_MAX, RUN_IS_OVER, RUN_MARK_AGE, RUN_PROCESS};
+use super::message::{HookMessage, JobHook, LIST_LEN_MAX, RUN_AGE, RUN_IS_OVER, RUN_MARK_AGE, RUN_PROCESS};
 
 /// Most bytes of a name.
 const NAME_LEN_MAX: usize = 256;
@@ -55,7 +55,9 @@ pub(crate) struct ToldJob {
     pub exit_code: Option<String>,
     /// Process of the recorder that tells of a run.
     pub process: Option<u32>,
-    /// Time since the last mark of a run.
+    /// Time since a run began.
+    pub age_ns: Option<i64>,
+    /// Time since its last mark.
     pub mark_age_ns: Option<i64>,
 }
 
@@ -72,6 +74,8 @@ impl ToldJob {
             JobHook::Run => message.get(RUN_IS_OVER).is_some(),
         };
         let of_run = |name: &str| message.get(name).filter(|_| message.hook == JobHook::Run);
+        let age_ns =
+            |name: &str| of_run(name).and_then(|age| age.parse::<i64>().ok()).filter(|age_ns| *age_ns >= 0);
         let name = |name: &str| message.get(name).and_then(|text| cleaned(text, NAME_LEN_MAX));
         let task = |array: String| Some(format!("{array}_{}", name("SLURM_ARRAY_TASK_ID")?));
         Some(Self {
@@ -82,7 +86,8 @@ impl ToldJob {
             array_task: name("SLURM_ARRAY_JOB_ID").and_then(task),
             exit_code: exit_code(message).filter(|_| is_over),
             process: of_run(RUN_PROCESS).and_then(|process| process.parse().ok()),
-            mark_age_ns: of_run(RUN_MARK_AGE).and_then(|age| age.parse::<i64>().ok()).filter(|age| *age >= 0),
+            age_ns: age_ns(RUN_AGE),
+            mark_age_ns: age_ns(RUN_MARK_AGE),
         })
     }
 

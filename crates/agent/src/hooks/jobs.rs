@@ -233,7 +233,10 @@ fn forget_one(jobs: &mut BTreeMap<(JobHook, String), KnownJob>) -> bool {
 
 impl KnownJob {
     fn of(told: ToldJob, before: Option<Self>, begun_ns: Option<i64>, now: Moment) -> Self {
-        let begins_ns = (!told.is_over).then_some(now.wall_ns);
+        let begins_ns = match told.age_ns {
+            Some(age_ns) => Some(now.wall_ns.saturating_sub(age_ns)),
+            None => (!told.is_over).then_some(now.wall_ns),
+        };
         let ends_ns = told.is_over.then_some(now.wall_ns);
         let marked_ns = told.mark_age_ns.map(|age_ns| now.wall_ns.saturating_sub(age_ns));
         let new = |told, start_ns, end_ns| Self {

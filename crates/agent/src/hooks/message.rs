@@ -17,7 +17,7 @@ use gpuvitals_core::usage::RUN_HOLDER;
 /// Most bytes of a message.
 pub(crate) const MESSAGE_LEN_MAX: usize = 64 << 10;
 /// Most bytes of the value of a variable; the rest is cut off.
-const VALUE_LEN_MAX: usize = 3 << 10;
+const VALUE_LEN_MAX: usize = 2_900;
 /// Most bytes of a list of GPUs: a name of an instance has 40, and a node may have more than a hundred.
 pub(crate) const LIST_LEN_MAX: usize = 8 << 10;
 /// Most bytes of the name of a variable, with what stands around it.
@@ -30,7 +30,7 @@ const ANSWER_LEN_MAX: u64 = 1 << 10;
 const STALL_MAX: Duration = Duration::from_secs(1);
 
 /// The variables that are told. No other one leaves the hook.
-const VARIABLES: [&str; 17] = [
+const VARIABLES: [&str; 18] = [
     "SLURM_JOB_ID",
     "SLURM_JOB_UID",
     "SLURM_JOB_USER",
@@ -46,12 +46,15 @@ const VARIABLES: [&str; 17] = [
     "SLURM_JOB_EXIT_CODE",
     "SLURM_JOB_EXIT_CODE2",
     RUN_PROCESS,
+    RUN_AGE,
     RUN_MARK_AGE,
     RUN_IS_OVER,
 ];
 
 /// Process of a recorder: recordings of one name are told apart by it.
 pub(crate) const RUN_PROCESS: &str = "RUN_PROCESS";
+/// Nanoseconds since a recording began.
+pub(crate) const RUN_AGE: &str = "RUN_AGE_NS";
 /// Nanoseconds since the last mark of a recording.
 pub(crate) const RUN_MARK_AGE: &str = "RUN_MARK_AGE_NS";
 /// Set to anything: the recording is over.
@@ -126,6 +129,8 @@ pub struct RunNews<'a> {
     pub name: &'a str,
     /// Keys of the GPUs that it has.
     pub gpus: &'a [Arc<str>],
+    /// Time since it began: an agent that starts later knows it, too.
+    pub age: Duration,
     /// Time since its program last set a mark; none: it has set none.
     pub mark_age: Option<Duration>,
     /// Whether it has ended.
@@ -163,6 +168,7 @@ impl HookMessage {
             // Names that are no UUIDs of NVIDIA are read from the one, those from the other.
             NUMBERED_GPUS | NAMED_GPUS => Some(gpus.clone()),
             RUN_PROCESS => Some(std::process::id().to_string()),
+            RUN_AGE => Some(news.age.as_nanos().to_string()),
             RUN_MARK_AGE => news.mark_age.map(|age| age.as_nanos().to_string()),
             RUN_IS_OVER => news.is_over.then(|| "yes".to_owned()),
             _ => None,

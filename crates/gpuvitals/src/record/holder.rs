@@ -31,8 +31,9 @@ pub(super) struct RunHolder {
 }
 
 /// What is known of the run.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct HeldRun {
+    began: Instant,
     gpus: Vec<Arc<str>>,
     marks: u64,
     marked_at: Option<Instant>,
@@ -41,7 +42,8 @@ struct HeldRun {
 impl RunHolder {
     /// Tells the agent at this socket of the run that is recorded into a directory; nobody without a socket.
     pub(super) fn of(directory: &Path, socket: Option<PathBuf>) -> Self {
-        let run = Arc::<Mutex<HeldRun>>::default();
+        let run = HeldRun { began: instant(), gpus: Vec::new(), marks: 0, marked_at: None };
+        let run = Arc::new(Mutex::new(run));
         let (lasting, ends) = sync_channel(0);
         let (doing, done) = sync_channel::<()>(0);
         let (held, name) = (Arc::clone(&run), name(directory));
@@ -105,8 +107,9 @@ fn tell_again(run: &Mutex<HeldRun>, name: &str, socket: &Path, ends: &Receiver<(
 
 /// What is to be told of the run now; none: it has no GPU yet.
 fn message(run: &HeldRun, name: &str, is_over: bool) -> Option<HookMessage> {
-    let mark_age = run.marked_at.map(|marked_at| instant().saturating_duration_since(marked_at));
-    let news = RunNews { name, gpus: &run.gpus, mark_age, is_over };
+    let age = |since: Instant| instant().saturating_duration_since(since);
+    let mark_age = run.marked_at.map(age);
+    let news = RunNews { name, gpus: &run.gpus, age: age(run.began), mark_age, is_over };
     (!run.gpus.is_empty()).then(|| HookMessage::of_run(&news))
 }
 

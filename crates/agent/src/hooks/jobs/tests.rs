@@ -180,7 +180,7 @@ fn a_job_holds_its_gpus_between_prolog_and_epilog_and_the_newest_counts() {
 fn run(gpu: &str, mark_age_s: Option<u64>, is_over: bool) -> ToldJob {
     let gpus: [Arc<str>; 1] = [Arc::from(gpu)];
     let mark_age = mark_age_s.map(std::time::Duration::from_secs);
-    let news = RunNews { name: "train", gpus: &gpus, mark_age, is_over };
+    let news = RunNews { name: "train", gpus: &gpus, age: std::time::Duration::ZERO, mark_age, is_over };
     ToldJob::of(&HookMessage::of_run(&news)).unwrap()
 }
 
@@ -205,6 +205,20 @@ fn a_recording_holds_gpus_that_no_job_has_until_it_ends_or_falls_silent() {
     assert_eq!(held(81), None);
     let rows = shown(jobs.due(at(82)).as_ref(), "step");
     assert!(rows.contains(&row("run:train", "run", "ended", Some(WHOLE), [Some(70), Some(80)])), "{rows:?}");
+}
+
+#[test]
+fn a_recording_began_when_its_recorder_did_and_not_the_agent() {
+    let jobs = jobs();
+    let gpus: [Arc<str>; 1] = [Arc::from("GPU-1")];
+    let age = std::time::Duration::from_secs(40);
+    for (is_over, second, state, end) in [(false, 50, "running", None), (true, 60, "ended", Some(60))] {
+        let news = RunNews { name: "train", gpus: &gpus, age, mark_age: None, is_over };
+        jobs.hear(ToldJob::of(&HookMessage::of_run(&news)).unwrap(), at(second));
+        let rows = shown(jobs.due(at(second)).as_ref(), "step");
+        let expected = row("run:train", "run", state, Some(WHOLE), [Some(10), end]);
+        assert!(rows.contains(&expected), "{rows:?}");
+    }
 }
 
 #[test]
