@@ -148,6 +148,9 @@ impl JobIncidents {
         }
         incident.note(told);
         let id = incident.id.clone();
+        if is_new && members.is_some_and(|members| members.nodes.len() > NODES_MAX) {
+            tracing::warn!(id, most = NODES_MAX, "the job has more nodes than are asked; the first by name are");
+        }
         self.put(incident)?;
         if is_new {
             self.prune(&id);
