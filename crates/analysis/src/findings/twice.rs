@@ -72,8 +72,7 @@ impl Survey<'_> {
         let (minutes, since_ns) = self.now.recent.boots.mixed(cluster, node)?;
         let sentence =
             "two machines report under this name: what it counted since boot goes back and forth".to_owned();
-        #[expect(clippy::cast_precision_loss, reason = "numbers of minutes")]
-        let evidence = vec![Evidence::derived("minutes_of_two_boots", "min", minutes as f64)];
+        let evidence = vec![Evidence::derived("minutes_of_two_boots", "min", float(minutes))];
         let finding =
             finding("duplicate_node", Subject::node(cluster, node), sentence, evidence, Reach::of(gpus));
         let began = Some(super::Began { at_ns: since_ns, is_bound: true });
