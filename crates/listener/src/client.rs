@@ -36,6 +36,8 @@ const ANSWER_BYTES: usize = 16 << 20;
 const ANSWER_LIMIT: Duration = Duration::from_mins(2);
 /// Largest server-sent event, in bytes.
 const EVENT_BYTES: usize = 1 << 20;
+/// The type of what a stream of events is sent as.
+const EVENT_STREAM: &str = "text/event-stream";
 /// Longest silence of a stream of events: heartbeats come several times as often.
 const SILENCE_LIMIT: Duration = Duration::from_mins(1);
 
@@ -361,12 +363,19 @@ impl ServiceClient {
     /// Opens a stream of server-sent events.
     ///
     /// # Errors
-    /// When the service cannot be reached, or refuses it.
+    /// When the service cannot be reached, refuses it, or sends something else: a page, where it is another one than was meant.
     pub async fn events(&self, path: &str) -> Result<EventReader, GetError> {
-        let request = http::Request::get(path).header(ACCEPT, "text/event-stream");
+        let request = http::Request::get(path).header(ACCEPT, EVENT_STREAM);
         let answered = async {
             let answer = self.dial.send(self.channel.clone(), request, Body::empty()).await?;
-            accepted(answer).await
+            let kind = answer.headers().get(CONTENT_TYPE);
+            let are_events = kind.is_some_and(|kind| kind.as_bytes().starts_with(EVENT_STREAM.as_bytes()));
+            let body = accepted(answer).await?;
+            if are_events {
+                Ok(body)
+            } else {
+                Err(GetError::Unreachable("it sends no events at this path".to_owned()))
+            }
         };
         let body = timeout(ANSWER_LIMIT, answered).await.unwrap_or_else(|_| Err(silent(ANSWER_LIMIT)))?;
         Ok(EventReader { body, buffer: Vec::new(), heard: Instant::now() })
@@ -495,7 +504,8 @@ mod tests {
             "\nevent: two\ndata: x\ndata: y\n\n: still here\n\n",
         ];
         let body = move || async move {
-            axum::body::Body::from_stream(stream::iter(pieces.map(Ok::<_, Infallible>)))
+            let pieces = stream::iter(pieces.map(Ok::<_, Infallible>));
+            ([(CONTENT_TYPE, EVENT_STREAM)], axum::body::Body::from_stream(pieces))
         };
         let client = client(Router::new().route("/events", get(body)));
         let mut events = client.events("/events").await.unwrap();
@@ -530,5 +540,12 @@ mod tests {
         let client = client(Router::new().route("/", get(full)));
         let refused = client.events("/").await.unwrap_err();
         assert_eq!(refused.to_string(), "it answers 503 Service Unavailable: no room");
+    }
+
+    #[tokio::test]
+    async fn a_page_in_place_of_events_is_said() {
+        let client = client(Router::new().route("/", get(|| async { axum::response::Html("<p>\n\n</p>") })));
+        let refused = client.events("/").await.unwrap_err();
+        assert!(refused.to_string().contains("no events at this path"), "{refused}");
     }
 }

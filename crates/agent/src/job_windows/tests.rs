@@ -3,6 +3,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::mpsc::sync_channel;
 
 use axum::body::Body;
+use axum::http::header::CONTENT_TYPE;
 use axum::http::{StatusCode, Uri};
 use axum::response::IntoResponse as _;
 use axum::routing::{get, post};
@@ -47,7 +48,8 @@ fn gateway(event: String) -> (String, mpsc::Receiver<Sent>) {
     };
     let events = move || {
         let first = stream::iter([Ok::<_, Infallible>(event.clone())]);
-        async { Body::from_stream(first.chain(stream::pending())) }
+        let body = Body::from_stream(first.chain(stream::pending()));
+        async { ([(CONTENT_TYPE, "text/event-stream")], body) }
     };
     let app = Router::new()
         .route(REQUESTS, get(events).post(told))
