@@ -6,6 +6,7 @@
 
 use std::collections::BTreeSet;
 use std::fs::File;
+use std::iter::once;
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -21,7 +22,7 @@ use crate::job_incident::{AskedNode, JobIncident, JobTrigger, NODES_MAX, WindowP
 use crate::job_window::{IncomingWindow, WindowPieces};
 use crate::trigger::FlightTrigger;
 
-/// Triggers of one job within this time are of one incident, and a node is asked for one window in it.
+/// Triggers of one job within this time are of one incident, and a node is asked once in it.
 const TOGETHER_NS: i64 = MINUTE_NS;
 /// How long a request stands.
 const STANDS_NS: i64 = 10 * MINUTE_NS;
@@ -139,19 +140,24 @@ impl JobIncidents {
             }
             (None, None) => return Ok(None),
         };
-        incident.ask(&told.node, self.due_ns(&told.node, WindowPart::Window, now_ns));
         let nodes = members.iter().flat_map(|members| &members.nodes);
-        for node in nodes.filter(|node| Self::is_node(node)).take(NODES_MAX) {
-            if incident.node(node).is_none() {
-                incident.ask(node, self.due_ns(node, WindowPart::Window, now_ns));
-            }
+        let nodes = nodes.filter(|node| Self::is_node(node)).take(NODES_MAX);
+        let new: Vec<&String> =
+            once(&told.node).chain(nodes).filter(|node| incident.node(node).is_none()).collect();
+        for node in &new {
+            incident.ask(node, self.due_ns(node, WindowPart::Window, now_ns));
         }
         incident.note(told);
         let id = incident.id.clone();
         if is_new && members.is_some_and(|members| members.nodes.len() > NODES_MAX) {
-            tracing::warn!(id, most = NODES_MAX, "the job has more nodes than are asked; the first by name are");
+            tracing::warn!(
+                id,
+                most = NODES_MAX,
+                "the job has more nodes than are asked; the first by name are"
+            );
         }
         self.put(incident)?;
+        self.put_off(&new, now_ns)?;
         if is_new {
             self.prune(&id);
         }
@@ -335,8 +341,29 @@ impl JobIncidents {
     fn due_ns(&self, node: &str, part: WindowPart, now_ns: i64) -> i64 {
         let kept = self.kept();
         let last_ns =
-            kept.values().filter_map(|incident| Some(incident.node(node)?.asked_last_ns(part))).max();
+            kept.values().filter_map(|incident| Some(incident.node(node)?.asked_last_ns(part, now_ns))).max();
         last_ns.map_or(now_ns, |last_ns| now_ns.max(last_ns.saturating_add(TOGETHER_NS)))
+    }
+
+    /// Puts off the rests that these nodes are still to be asked for: a window goes first, as their rings forget.
+    fn put_off(&self, nodes: &[&String], now_ns: i64) -> Result<(), JobError> {
+        for known in self.list() {
+            let is_to_come = |due_ns: &i64| *due_ns > now_ns;
+            let due_ns = |node: &str| known.node(node)?.rest_due_ns.filter(is_to_come);
+            let waiting: Vec<(&str, i64)> =
+                nodes.iter().filter_map(|node| Some((node.as_str(), due_ns(node.as_str())?))).collect();
+            if waiting.is_empty() {
+                continue;
+            }
+            let mut incident = JobIncident::clone(&known);
+            for (name, due_ns) in waiting {
+                if let Some(node) = incident.node_mut(name) {
+                    node.rest_due_ns = Some(due_ns.saturating_add(TOGETHER_NS));
+                }
+            }
+            self.put(incident)?;
+        }
+        Ok(())
     }
 
     /// Writes an incident as it is now, and shows it.

@@ -302,12 +302,10 @@ impl AskedNode {
         }
     }
 
-    /// When it was, or is to be, asked for the last of what a part waits for: a rest for all, a window for windows alone, as the
-    /// node's ring forgets.
-    pub(crate) fn asked_last_ns(&self, before: WindowPart) -> i64 {
-        match before {
-            WindowPart::Window => self.window_due_ns,
-            WindowPart::Rest => self.rest_due_ns.unwrap_or(i64::MIN).max(self.window_due_ns),
-        }
+    /// When it was, or is to be, asked for the last of what a part waits for: a rest for all, a window for no rest that is still to
+    /// come.
+    pub(crate) fn asked_last_ns(&self, before: WindowPart, now_ns: i64) -> i64 {
+        let waits_for = |due_ns: &i64| before == WindowPart::Rest || *due_ns <= now_ns;
+        self.rest_due_ns.filter(waits_for).unwrap_or(i64::MIN).max(self.window_due_ns)
     }
 }

@@ -340,7 +340,7 @@ fn a_gpu_that_is_read_rarely_has_not_failed_between_two_values() {
     let often = rows(Table::GpuEvents, "GPU-often", -60..31);
     let rarely = [-60, -40, -20].map(|second| rows(Table::GpuEvents, "GPU-rarely", second..second + 1));
     let late = rows(Table::GpuEvents, "GPU-rarely", 0..1);
-    let sent = [pieces(&[often.clone()]), pieces(&rarely), pieces(&[late])].concat();
+    let sent = [pieces(std::slice::from_ref(&often)), pieces(&rarely), pieces(&[late])].concat();
     assert_eq!(send(&incidents, &id, "n1", &sent).unwrap(), Some(true));
     assert_eq!(incidents.one(&id).unwrap().first, None);
     let sent = [pieces(&[often]), pieces(&rarely)].concat();
@@ -350,16 +350,23 @@ fn a_gpu_that_is_read_rarely_has_not_failed_between_two_values() {
 }
 
 #[test]
-fn what_somebody_fetches_holds_no_window_up() {
+fn what_somebody_fetches_waits_for_the_window_of_a_new_trigger() {
     let folder = tempdir().unwrap();
     let incidents = open(folder.path());
-    for number in 0..2 {
-        let at_ns = AT_NS + number * 2 * MINUTE_NS;
-        let id = tell(&incidents, &told("n1", &format!("own-{number}"), at_ns), at_ns);
-        incidents.ask_rest(&id, at_ns + 90 * SECOND_NS).unwrap();
+    let now_ns = AT_NS + 10 * MINUTE_NS;
+    let ids = [0, 2].map(|minutes| {
+        let at_ns = AT_NS + minutes * MINUTE_NS;
+        tell(&incidents, &told("n1", &format!("own-{minutes}"), at_ns), at_ns)
+    });
+    for id in &ids {
+        incidents.ask_rest(id, now_ns).unwrap();
     }
-    let now_ns = AT_NS + 4 * MINUTE_NS;
     let id = tell(&incidents, &told("n1", "own", now_ns), now_ns);
-    let asked = incidents.requests("n1", now_ns).now;
-    assert!(asked.iter().any(|request| request.id == id && request.part == WindowPart::Window), "{asked:?}");
+    let asked = |minutes: i64| {
+        let requests = incidents.requests("n1", now_ns + minutes * MINUTE_NS).now;
+        let (window, rests): (Vec<_>, Vec<_>) =
+            requests.into_iter().partition(|request| request.part == WindowPart::Window);
+        (window.iter().any(|request| request.id == id), rests.len())
+    };
+    assert_eq!([0, 1, 2].map(asked), [(false, 1), (true, 1), (true, 2)], "one a minute, the window second");
 }
