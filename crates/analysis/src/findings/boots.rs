@@ -4,7 +4,7 @@
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
-use gpuvitals_core::history::{BucketQuery, Buckets, GroupColumn};
+use gpuvitals_core::history::{Aggregate, BucketQuery, Buckets, GroupColumn};
 use gpuvitals_core::time::MINUTE_NS;
 use gpuvitals_core::{IdentityColumn, MetricId, Table};
 
@@ -41,6 +41,7 @@ impl HostBoots {
         }
         self.end_ns = Some(end_ns);
         Some(BucketQuery {
+            aggregates: vec![Aggregate::Min, Aggregate::Max],
             group_by: [IdentityColumn::Cluster, IdentityColumn::Node].map(GroupColumn::Identity).to_vec(),
             ..BucketQuery::of(Table::SystemEvents, vec![COUNT], start_ns, end_ns - 1, MINUTE_NS)
         })
@@ -81,4 +82,43 @@ impl HostBoots {
 
 fn window_ns() -> i64 {
     i64::try_from(WINDOW_MINUTES).unwrap_or(0) * MINUTE_NS
+}
+
+#[cfg(test)]
+mod tests {
+    use gpuvitals_core::history::{Cell, GroupName};
+    use gpuvitals_core::number::float;
+
+    use super::*;
+
+    /// Two counts a minute that rise, from a store that has rollups: the figures alone that are asked for.
+    fn answer(query: &BucketQuery) -> Buckets {
+        let steps = query.steps().unwrap();
+        let mut buckets = Buckets::new(steps, &query.metrics, &[]);
+        let group = buckets.group(&GroupName::from([None, Some(Arc::from("twin"))]));
+        for step in 0..steps.count {
+            let mut cell = Cell { count: 2, ..Cell::EMPTY };
+            for aggregate in &query.aggregates {
+                match aggregate {
+                    Aggregate::Min => cell.min = 1_000.0 + float(step),
+                    Aggregate::Max => cell.max = 9_000.0 + float(step),
+                    _ => {}
+                }
+            }
+            let place = buckets.place(group, step);
+            for measured in buckets.metrics_mut() {
+                measured.cells[place] = cell;
+            }
+        }
+        buckets
+    }
+
+    #[test]
+    fn rollups_tell_of_two_machines_of_one_name() {
+        let mut boots = HostBoots::default();
+        let query = boots.next_query(1_000 * MINUTE_NS).unwrap();
+        boots.take(&answer(&query));
+        let minutes = boots.mixed(None, "twin").map(|(minutes, _)| minutes);
+        assert_eq!(minutes, Some(WINDOW_MINUTES - 1), "in all but the first");
+    }
 }
