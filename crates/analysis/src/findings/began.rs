@@ -156,7 +156,8 @@ impl LookBack {
         for ((_, metrics), findings) in kinds {
             let minutes = LOOK_BACK_NS / MINUTE_NS;
             // Far less than an answer may have: a GPU that changes hands is in it more than once.
-            let points = u64::try_from(minutes).unwrap_or(1) * metrics.len() as u64;
+            let series = metrics.len() * recent::FIGURES.len();
+            let points = u64::try_from(minutes).unwrap_or(1) * series as u64;
             let most = usize::try_from((POINTS_MAX / 8 / points).max(1)).unwrap_or(1);
             all.extend(findings.chunks(most).filter_map(|some| Self::about(&metrics, some, fleet, now_ns)));
         }
@@ -346,6 +347,7 @@ fn shows_drivers(buckets: &Buckets, step: usize) -> Option<bool> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::{Reach, finding};
     use super::*;
 
     #[test]
@@ -373,5 +375,23 @@ mod tests {
         check("......", true, None);
         check("xxxooo", false, None);
         check("", false, None);
+    }
+
+    #[test]
+    fn an_answer_about_gpus_that_change_hands_all_day_is_not_too_large() {
+        let held = |number: usize| {
+            let gpu: Arc<str> = Arc::from(format!("GPU-{number}"));
+            let reach = Reach { gpus: vec![Arc::clone(&gpu)], ..Reach::default() };
+            finding("thermal_throttling", Subject::Gpu(gpu), String::new(), Vec::new(), reach)
+        };
+        let findings: Vec<FleetFinding> = (0..100).map(held).collect();
+        let questions = LookBack::of(&findings, &Fleet::default(), 1_000_000 * MINUTE_NS);
+        assert_eq!(questions.iter().map(|question| question.query.gpus.len()).sum::<usize>(), 100);
+        for LookBack { query, .. } in &questions {
+            let series = query.gpus.len() * query.metrics.len() * query.aggregates.len();
+            // Each GPU is in the answer once for each holder.
+            let values = 7 * series * query.steps().unwrap().count;
+            assert!(values as u64 <= POINTS_MAX, "{values}");
+        }
     }
 }

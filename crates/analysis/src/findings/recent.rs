@@ -211,7 +211,7 @@ impl Minute {
 }
 
 /// What of the values of a minute is read: a rollup gives nothing else of them.
-const FIGURES: [Aggregate; 4] = [Aggregate::Mean, Aggregate::Min, Aggregate::Max, Aggregate::Last];
+pub(super) const FIGURES: [Aggregate; 4] = [Aggregate::Mean, Aggregate::Min, Aggregate::Max, Aggregate::Last];
 
 /// Metrics of a minute: of all but idleness.
 fn metrics() -> Vec<MetricId> {
