@@ -2,6 +2,7 @@
 //! another node.
 
 use std::future::pending;
+use std::iter::once;
 use std::sync::Arc;
 use std::sync::mpsc::Receiver;
 use std::time::Duration;
@@ -155,8 +156,11 @@ impl JobWindows {
         let listed = tokio::task::spawn_blocking(move || FlightFolder::of(&directory).list()).await;
         for entry in listed.ok().and_then(Result::ok).unwrap_or_default() {
             if let IncidentState::Whole(incident) = entry.state {
-                let FlightIncident { id, trigger, .. } = *incident;
-                self.note(id, trigger, clock::now_ns());
+                let FlightIncident { id, trigger, others, .. } = *incident;
+                // In one that a gateway asked for something may have happened here, too.
+                if let Some(own) = once(trigger).chain(others).find(|trigger| !trigger.is_of_job()) {
+                    self.note(id, own, clock::now_ns());
+                }
             }
         }
     }

@@ -178,6 +178,8 @@ mod tests {
     use gpuvitals_settings::Section as _;
 
     use super::*;
+    use gpuvitals_rig::waiting::until;
+
     use crate::{FlightPlace, FlightRecorder, FlightSettings, FlightTerms};
 
     /// A row of each of two GPUs.
@@ -189,7 +191,7 @@ mod tests {
         let mut builder = BatchBuilder::new(Table::GpuEvents);
         for gpu in gpus {
             let id = builder.intern(&Identity::default().with(IdentityColumn::Uuid, gpu).unwrap());
-            let row = builder.row(at_ns, id);
+            let row = builder.row_at(at_ns, at_ns, id);
             builder.set(row, MetricId::of("power_w"), Value::Float32(300.0)).unwrap();
         }
         builder.finish(Origin::default(), 1).unwrap()
@@ -223,6 +225,8 @@ mod tests {
         }
         recorder.asked("20261130T031459Z-xid", at_ns);
         recorder.asked("20261130T031459Z-xid", at_ns);
+        let listed = || FlightFolder::of(folder.path()).list().unwrap();
+        until("the incident", listed, |all| all.iter().any(|it| matches!(it.state, IncidentState::Whole(_))));
         recorder.finish(Duration::from_mins(1));
         let asked = FlightSpan { from_ns: at_ns - 60 * SECOND_NS, to_ns: at_ns + 30 * SECOND_NS };
         let answer = window(folder.path(), asked, at_ns).unwrap();
@@ -233,6 +237,7 @@ mod tests {
         let recorder = start();
         recorder.asked("20261130T031459Z-xid", at_ns);
         recorder.finish(Duration::from_mins(1));
+        assert_eq!(listed().len(), 1);
         let told: Vec<FlightTrigger> = told.try_iter().map(|(_, trigger)| trigger).collect();
         let [begun] = &told[..] else { panic!("{told:?}") };
         assert_eq!((begun.kind.as_str(), begun.rule.as_deref()), ("job", Some("20261130T031459Z-xid")));
@@ -247,13 +252,29 @@ mod tests {
     }
 
     #[test]
+    fn what_happens_here_while_a_gateway_asks_is_told_once() {
+        let folder = tempfile::tempdir().unwrap();
+        let (begun, told) = sync_channel(8);
+        let terms = FlightTerms::new(&FlightSettings::of(&[]).unwrap(), "n1");
+        let terms = FlightTerms { begun: Some(begun), ..terms };
+        let recorder = FlightRecorder::start(FlightPlace::take(folder.path()).unwrap(), terms).unwrap();
+        recorder.asked("20261130T031459Z-xid", now_ns());
+        recorder.signal();
+        recorder.signal();
+        recorder.finish(Duration::from_mins(1));
+        let told: Vec<(String, FlightTrigger)> = told.try_iter().collect();
+        let [(of_job, job), (of_own, own)] = &told[..] else { panic!("{told:?}") };
+        assert_eq!((of_job, job.kind.as_str(), own.kind.as_str()), (of_own, "job", "signal"));
+    }
+
+    #[test]
     fn rows_far_from_the_trigger_are_left_out_first() {
         let mut gathered = Gathered::around(4 * SECOND_NS);
         for second in [1, 2, 3, 4, 5] {
             gathered.add(&rows(second * SECOND_NS)).unwrap();
         }
         let len = gathered.pieces[0].bytes.len() as u64;
-        let answer = gathered.cut((3 * len + len / 2) / 2);
+        let answer = gathered.cut(len + 3 * len / 4);
         assert!(answer.is_cut);
         assert_eq!(times(&answer), [3, 3, 4, 4, 5, 5].map(|second| second * SECOND_NS));
     }

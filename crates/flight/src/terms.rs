@@ -26,7 +26,8 @@ pub struct FlightTerms {
     pub is_faster: bool,
     /// Who is told the keys of GPUs of which something is a trigger and which can still be read.
     pub triggered: Option<SyncSender<String>>,
-    /// Who is told of each incident that begins, or goes on after a start: its id, and its trigger.
+    /// Who is told of each incident that begins, or goes on after a start: its id, and its trigger. Of one that a gateway asked for, the
+    /// first trigger of this node is told as well.
     pub begun: Option<SyncSender<(String, FlightTrigger)>>,
 }
 

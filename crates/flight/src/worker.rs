@@ -141,6 +141,12 @@ impl OpenIncident {
         }
     }
 
+    /// Whether a trigger is the first one of this node in an incident that a gateway asked for: that one knows of none here.
+    fn is_first_own(&self, trigger: &FlightTrigger) -> bool {
+        let mut before = std::iter::once(&self.begun.trigger).chain(&self.others);
+        !trigger.is_of_job() && before.all(FlightTrigger::is_of_job)
+    }
+
     /// Whether a trigger is its own: it will have the trigger's rows, or the cause of one of its triggers goes on.
     fn takes(&self, trigger: &FlightTrigger, after_ns: i64, is_repeat: bool) -> bool {
         let ago_ns = trigger.at_ns.saturating_sub(self.begun.trigger.at_ns);
@@ -396,6 +402,9 @@ impl Worker {
         let after_ns = self.terms.after_ns;
         let open = self.open.back_mut().filter(|open| open.takes(&trigger, after_ns, is_repeat));
         if let Some(open) = open {
+            if let (Some(told), true) = (&self.terms.begun, open.is_first_own(&trigger)) {
+                let _full = told.try_send((open.begun.id.clone(), trigger.clone()));
+            }
             open.note(trigger);
         } else if !is_repeat || trigger.is_asked() {
             self.begin(trigger, now);
