@@ -59,6 +59,7 @@ impl JobGateway {
         let gateway = settings.gateway.clone().map(|url| Self { url, settings: settings.clone() });
         // Credentials are files: what is wrong with them is known before the gateway is reached.
         gateway.as_ref().map(Self::dial).transpose()?;
+        settings.warn_of_key();
         Ok(gateway)
     }
 

@@ -75,11 +75,15 @@ impl FlightSettings {
     pub fn gateway_access(&self) -> Result<Credentials, CredentialError> {
         let read = |path: &PathBuf| BearerToken::read(path, "flight.gateway_token_file");
         let token = self.gateway_token_file.as_ref().map(read).transpose()?;
+        let identity = self.gateway_client_cert.clone().zip(self.gateway_client_key.clone());
+        Ok(Credentials { ca: self.gateway_ca.clone(), identity, token, ..Credentials::default() })
+    }
+
+    /// Warns of a private key that everyone can read. Credentials are read for each connection, and this is said once.
+    pub fn warn_of_key(&self) {
         if let Some(key) = &self.gateway_client_key {
             secret::warn_of_key(key);
         }
-        let identity = self.gateway_client_cert.clone().zip(self.gateway_client_key.clone());
-        Ok(Credentials { ca: self.gateway_ca.clone(), identity, token, ..Credentials::default() })
     }
 
     /// The rules that `triggers` names.

@@ -1,6 +1,7 @@
 //! An incident of a whole job: one node tells a gateway of it, and each node of the job sends what it has.
 
 use std::collections::BTreeMap;
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 
 use gpuvitals_core::time::SECOND_NS;
@@ -221,4 +222,23 @@ fn a_gateway_of_which_the_token_cannot_be_read_ends_the_agent_with_78() {
     assert_eq!(output.status.code(), Some(78), "{output:?}");
     let said = String::from_utf8(output.stderr).unwrap();
     assert!(said.contains("flight.gateway_token_file: /nowhere/token"), "{said}");
+}
+
+#[test]
+fn a_key_that_everyone_can_read_is_said_once_however_often_the_gateway_is_tried() {
+    let node = Node::new();
+    let key = node.path("key.pem");
+    std::fs::write(&key, "a key").unwrap();
+    std::fs::set_permissions(&key, std::fs::Permissions::from_mode(0o644)).unwrap();
+    let (key, directory) = (key.to_str().unwrap(), node.path("flight"));
+    let environment = [
+        ("GPUVITALS_FLIGHT_GATEWAY_CLIENT_CERT", key),
+        ("GPUVITALS_FLIGHT_GATEWAY_CLIENT_KEY", key),
+        ("GPUVITALS_AGENT_SOCKET", "off"),
+    ];
+    let flags = ["--flight-gateway", "http://127.0.0.1:1", "--flight-dir", directory.to_str().unwrap()];
+    let agent = node.agent_in(&flags, &environment);
+    agent.logged("the gateway cannot be told of incidents");
+    let (code, said) = agent.process.terminated();
+    assert_eq!((code, said.matches("can read the private key").count()), (Some(0), 1), "{said}");
 }
