@@ -15,7 +15,6 @@ use std::collections::{BTreeMap, HashMap};
 use std::io::{self, Write};
 use std::path::Path;
 use std::sync::Arc;
-use std::time::Duration;
 
 use gpuvitals_analysis::summary::gap_ns;
 use gpuvitals_core::batch::{MetricColumn, RowKeys, Value};
@@ -35,8 +34,6 @@ const SUBJECTS_MAX: usize = 4_096;
 const NOTHING: &str = "reports nothing";
 /// Name of a time without rows.
 const NO_ROWS: &str = "no rows";
-/// Times between rows of recordings that do not say theirs.
-const USUAL: Duration = Duration::from_millis(100);
 /// The track of the marks.
 const MARKS: &str = "marks";
 
@@ -70,7 +67,8 @@ pub fn write_perfetto(directory: &Path, out: &mut dyn Write) -> Result<PerfettoT
     let facts = RecordingFacts::read(directory)?;
     let boot_ahead_ns = facts.get("boot_ahead_ns").and_then(|ns| ns.parse().ok());
     let mut trace = Trace::new(out, boot_ahead_ns);
-    trace.gaps_ns = ["rate_hz", "system_rate_hz"].map(|fact| gap_ns(facts.interval(fact).unwrap_or(USUAL)));
+    // An incident of a flight recorder does not say how often it was sampled: what is a gap there is not known.
+    trace.gaps_ns = ["rate_hz", "system_rate_hz"].map(|fact| facts.interval(fact).map_or(i64::MAX, gap_ns));
     let clockless = || RecordError::Directory {
         path: directory.to_owned(),
         what: "has rows without the monotonic clock",
@@ -93,7 +91,7 @@ struct Trace<'a> {
     boot_ahead_ns: Option<i64>,
     /// How far the monotonic clock is behind UTC; none before the first moment on both.
     behind_ns: Option<i64>,
-    /// Distance between two rows of a GPU, and of a host, that is a gap.
+    /// Distance between two rows of a GPU, and of a host, beyond which there is a gap.
     gaps_ns: [i64; 2],
     /// The places of GPUs, hosts and CPUs by name.
     places: HashMap<Arc<str>, usize>,
@@ -125,7 +123,7 @@ impl<'a> Trace<'a> {
             packets: PacketWriter::new(out),
             boot_ahead_ns,
             behind_ns: None,
-            gaps_ns: [gap_ns(USUAL); 2],
+            gaps_ns: [i64::MAX; 2],
             places: HashMap::new(),
             subjects: Vec::new(),
             has_marks: false,

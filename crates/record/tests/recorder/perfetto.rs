@@ -273,8 +273,8 @@ fn a_time_in_which_a_gpu_reports_nothing_is_a_slice_and_its_values_begin_anew() 
     assert_eq!(values[1].0, *end, "the first value after it ends it");
 }
 
-#[test]
-fn a_time_without_rows_is_a_slice_and_its_values_begin_anew() {
+/// A recording of one GPU with rows in five seconds of ten, and such facts.
+fn with_gap(facts: &[(&str, &str)]) -> Decoded {
     let dir = tempfile::tempdir().unwrap();
     started(Counting::found(1), config(dir.path()), 5).stop().unwrap();
     let gpu = Identity::default().with(IdentityColumn::Node, "n1").unwrap();
@@ -286,17 +286,30 @@ fn a_time_without_rows_is_a_slice_and_its_values_begin_anew() {
     }
     let rows = rows.finish(Origin::default(), 1).unwrap();
     let file = File::create(dir.path().join("gpu_events.parquet")).unwrap();
-    let facts = vec![KeyValue::new("gpuvitals.rate_hz".to_owned(), "1".to_owned())];
+    let fact = |(key, value): &(&str, &str)| KeyValue::new(format!("gpuvitals.{key}"), (*value).to_owned());
+    let facts = facts.iter().map(fact).collect();
     let properties = WriterProperties::builder().set_key_value_metadata(Some(facts)).build();
     let mut writer = ArrowWriter::try_new(file, rows.records().schema(), Some(properties)).unwrap();
     writer.write(rows.records()).unwrap();
     writer.close().unwrap();
+    Decoded::of(dir.path())
+}
 
-    let trace = Decoded::of(dir.path());
+#[test]
+fn a_time_without_rows_is_a_slice_and_its_values_begin_anew() {
+    let trace = with_gap(&[("rate_hz", "1")]);
     let at = |second: i64| u64::try_from(second * SECOND_NS).unwrap();
     let power = &trace.counters[&("GPU on n1, GPU-0".to_owned(), "power_w".to_owned())];
     assert_eq!(*power, [(at(1), "7".to_owned()), (at(9), "7".to_owned())]);
     let of_gpu: Vec<_> = trace.others.iter().filter(|(group, ..)| group.starts_with("GPU")).collect();
     let [(_, begin, 1, name), (_, end, 2, _)] = of_gpu.as_slice() else { panic!("{of_gpu:?}") };
     assert_eq!((*begin, *end, name.as_str()), (at(3), at(9), "no rows"), "6 s, where 5 s are a gap");
+}
+
+#[test]
+fn where_nobody_knows_how_often_rows_come_none_is_missing() {
+    let trace = with_gap(&[("node", "n1")]);
+    let power = &trace.counters[&("GPU on n1, GPU-0".to_owned(), "power_w".to_owned())];
+    assert_eq!(power.len(), 1, "{power:?}");
+    assert!(trace.others.iter().all(|(group, ..)| !group.starts_with("GPU")), "{:?}", trace.others);
 }
