@@ -21,7 +21,7 @@ mod stay;
 
 pub use batch_jobs::{BatchJob, BatchJobs, kept_labels};
 pub use fold::HolderUse;
-pub use holders::{GpuUse, HOLDER_COLUMNS, Holder, ToldApart, USES_MAX, Usage, UseQuery, join};
+pub use holders::{GpuUse, HOLDER_COLUMNS, Holder, ToldApart, USES_MAX, Usage, UseDetail, UseQuery, join};
 pub use holdings::{
     HOLDING_GROUPS, HOLDINGS_TRAIL_NS, Holding, HoldingGroup, HoldingSums, Holdings, HoldingsAnswer,
     HoldingsQuery,

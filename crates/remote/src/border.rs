@@ -7,7 +7,7 @@ use gpuvitals_core::history::{
     Aggregate, BucketQuery, FleetBounds, GroupColumn, MATCHERS_MAX, Matcher, PatternRoom, QueryError,
     RowPlace, RowsQuery, Selector, TextTest, TooManyMatchers,
 };
-use gpuvitals_core::usage::{HOLDER_COLUMNS, ToldApart, UseQuery};
+use gpuvitals_core::usage::{HOLDER_COLUMNS, ToldApart, UseDetail, UseQuery};
 use gpuvitals_core::{IdentityColumn, MetricId, Table, causes};
 use tokio_util::task::AbortOnDropHandle;
 use tonic::Status;
@@ -142,21 +142,23 @@ pub(crate) fn rows_request(query: RowsQuery) -> v1::RowsRequest {
 }
 
 pub(crate) fn use_query(request: v1::UsageRequest) -> Result<UseQuery, Status> {
-    let v1::UsageRequest { start_ns, end_ns, step_ns, gpus, told_apart } = request;
+    let v1::UsageRequest { start_ns, end_ns, step_ns, gpus, told_apart, times_only } = request;
     let column = |name: &String| {
         let column = IdentityColumn::by_name(name).filter(|column| HOLDER_COLUMNS.contains(column));
         column.ok_or_else(|| wrong("told_apart", &format!("no column of holders is called {name:?}")))
     };
     let columns = told_apart.iter().map(column).collect::<Result<Vec<_>, _>>()?;
     let told_apart = if columns.is_empty() { ToldApart::ALL } else { ToldApart::by(columns) };
-    Ok(UseQuery { gpus: names("gpus", gpus)?, start_ns, end_ns, step_ns, told_apart })
+    let detail = if times_only { UseDetail::Times } else { UseDetail::Sums };
+    Ok(UseQuery { gpus: names("gpus", gpus)?, start_ns, end_ns, step_ns, told_apart, detail })
 }
 
 pub(crate) fn usage_request(query: &UseQuery) -> v1::UsageRequest {
-    let UseQuery { start_ns, end_ns, step_ns, told_apart, .. } = *query;
+    let UseQuery { start_ns, end_ns, step_ns, told_apart, detail, .. } = *query;
     let gpus = query.gpus.iter().map(ToString::to_string).collect();
     let told_apart = told_apart.columns().map(|column| column.name().to_owned()).collect();
-    v1::UsageRequest { start_ns, end_ns, step_ns, gpus, told_apart }
+    let times_only = detail == UseDetail::Times;
+    v1::UsageRequest { start_ns, end_ns, step_ns, gpus, told_apart, times_only }
 }
 
 pub(crate) fn bucket_query(request: v1::BucketsRequest) -> Result<BucketQuery, Status> {

@@ -6,7 +6,7 @@ use gpuvitals_core::history::{
     Aggregate, BucketQuery, GroupColumn, History, Matcher, Pattern, RowsQuery, Selector, TextTest,
 };
 use gpuvitals_core::ports::Sink;
-use gpuvitals_core::usage::{HOLDER_COLUMNS, ToldApart, UseQuery};
+use gpuvitals_core::usage::{HOLDER_COLUMNS, ToldApart, UseDetail, UseQuery};
 use gpuvitals_core::{IdentityColumn, MetricId, Table};
 use proptest::prelude::*;
 
@@ -269,6 +269,7 @@ fn use_questions() -> impl Strategy<Value = UseQuery> {
             end_ns: start_ns + length * SECOND_NS,
             step_ns: step.map(|step| step * SECOND_NS),
             told_apart: told_apart.map_or(ToldApart::ALL, ToldApart::by),
+            detail: UseDetail::Sums,
         },
     )
 }

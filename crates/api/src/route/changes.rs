@@ -8,7 +8,7 @@ use axum::extract::State as Shared;
 use axum::http::HeaderMap;
 use gpuvitals_core::IdentityColumn;
 use gpuvitals_core::history::Part;
-use gpuvitals_core::usage::{GpuUse, UseQuery};
+use gpuvitals_core::usage::{GpuUse, UseDetail, UseQuery};
 use serde::Deserialize;
 use utoipa::IntoParams;
 
@@ -86,7 +86,9 @@ pub(crate) async fn changes(
 impl Ask for ChangesAsk {
     async fn answer(self, view: View) -> Result<Rendered, ApiError> {
         let (start_ns, end_ns) = self.range.at(view.now_ns())?;
-        let Part { answer: uses, missing } = view.history.usage(UseQuery::of(start_ns, end_ns)).await?;
+        // When who had a GPU is all that is asked: sums of a fleet's last hour are made of all of its rows.
+        let query = UseQuery { detail: UseDetail::Times, ..UseQuery::of(start_ns, end_ns) };
+        let Part { answer: uses, missing } = view.history.usage(query).await?;
         // A host that GPUs have left is told of all the same.
         let is_told =
             |host: &Arc<str>| uses.iter().any(|one| text(one, IdentityColumn::Node) == Some(host.as_ref()));

@@ -1,15 +1,17 @@
 //! The holders of a GPU use it, each for its time.
 
 use std::cmp::Ordering;
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 
+use arrow_array::RecordBatch;
 use foldhash::fast::RandomState;
 
 use super::Stay;
 use super::fold::{HolderPlace, HolderUse, UseFold};
-use crate::IdentityColumn;
+use crate::batch::{KeylessRow, RowKeys};
 use crate::energy::EnergySource;
+use crate::{IdentityColumn, Table};
 
 /// Columns that say who holds a GPU, where, and with which driver: in the order of [`GpuUse::holder`].
 pub const HOLDER_COLUMNS: [IdentityColumn; 7] = [
@@ -81,12 +83,31 @@ pub struct UseQuery {
     pub step_ns: Option<i64>,
     /// By what holders are told apart: what need not be costs room and time.
     pub told_apart: ToldApart,
+    /// What of each use is asked for.
+    pub detail: UseDetail,
+}
+
+/// What of a use is asked for.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum UseDetail {
+    /// Times and sums.
+    #[default]
+    Sums,
+    /// The times of its rows, of a range as a whole: they cost far less. Sums may be there or not. Rows of one key that came apart may count
+    /// each, also where one says less of the holder.
+    Times,
 }
 
 impl UseQuery {
     /// The use of all GPUs by each holder in a range as a whole.
     pub fn of(start_ns: i64, end_ns: i64) -> Self {
-        Self { gpus: Vec::new(), start_ns, end_ns, step_ns: None, told_apart: ToldApart::ALL }
+        let (told_apart, detail) = (ToldApart::ALL, UseDetail::Sums);
+        Self { gpus: Vec::new(), start_ns, end_ns, step_ns: None, told_apart, detail }
+    }
+
+    /// Whether times do as its answer: steps need the rows in their order.
+    pub fn is_of_times(&self) -> bool {
+        self.detail == UseDetail::Times && self.step_ns.is_none()
     }
 }
 
@@ -134,6 +155,8 @@ pub struct Usage {
     width_ns: Option<i64>,
     told_apart: ToldApart,
     gpus: HashMap<Arc<str>, UseFold, RandomState>,
+    /// By GPU the times of the first row and the last of each holder, where nothing is added up.
+    noted: HashMap<Arc<str>, BTreeMap<u32, (i64, i64)>, RandomState>,
     holders: Vec<Holder>,
     numbers: HashMap<Holder, u32, RandomState>,
     texts: HashSet<Arc<str>, RandomState>,
@@ -181,9 +204,55 @@ impl Usage {
         self.gpus.entry(Arc::clone(gpu)).or_default().add(place, stay);
     }
 
+    /// Notes the times of rows, which come in any order, and adds nothing up. A row, as that of a rollup, begins and ends at some time; one
+    /// that ends after `until_ns` is left out.
+    ///
+    /// # Errors
+    /// The first row that names no GPU.
+    pub fn note_times(
+        &mut self,
+        records: &RecordBatch,
+        (begins, ends): (&[i64], &[i64]),
+        until_ns: i64,
+    ) -> Result<(), KeylessRow> {
+        let keys = RowKeys::of(records, Table::GpuEvents)?;
+        let holders = self.holders(records);
+        // Rows of a GPU and holder lie side by side: they are noted as one.
+        let mut run: Option<(u32, u32, (i64, i64))> = None;
+        let times = begins.iter().zip(ends).map(|(begin_ns, end_ns)| (*begin_ns, *end_ns));
+        for ((id, holder), times) in keys.ids.iter().copied().zip(holders).zip(times) {
+            if times.1 > until_ns {
+                continue;
+            }
+            match &mut run {
+                Some((of, by, rows_ns)) if (*of, *by) == (id, holder) => *rows_ns = around(*rows_ns, times),
+                run => {
+                    if let Some(ended) = run.replace((id, holder, times)) {
+                        self.note(&keys, ended);
+                    }
+                }
+            }
+        }
+        if let Some(ended) = run {
+            self.note(&keys, ended);
+        }
+        Ok(())
+    }
+
+    fn note(&mut self, keys: &RowKeys, (id, holder, times): (u32, u32, (i64, i64))) {
+        let Some(key) = keys.keys.get(id as usize) else { return };
+        if !self.noted.contains_key(key) {
+            self.noted.insert(Arc::clone(key), BTreeMap::new());
+        }
+        let Some(of_gpu) = self.noted.get_mut(key) else { return };
+        let rows_ns = of_gpu.entry(holder).or_insert(times);
+        *rows_ns = around(*rows_ns, times);
+    }
+
     /// How many uses there are so far.
     pub fn uses(&self) -> usize {
-        self.gpus.values().map(UseFold::places).sum()
+        let noted: usize = self.noted.values().map(BTreeMap::len).sum();
+        noted + self.gpus.values().map(UseFold::places).sum::<usize>()
     }
 
     /// The uses by GPU, then holder, then step.
@@ -207,9 +276,30 @@ impl Usage {
                 });
             }
         }
+        for (gpu, noted) in self.noted {
+            let Some((first_ns, last_ns)) = noted.values().copied().reduce(around) else { continue };
+            for (holder, rows_ns) in noted {
+                let Some(holder) = self.holders.get(holder as usize) else { continue };
+                uses.push(GpuUse {
+                    gpu: Arc::clone(&gpu),
+                    holder: Arc::clone(holder),
+                    step_ns: None,
+                    rows_ns,
+                    held: HolderUse::default(),
+                    source: None,
+                    first_ns,
+                    last_ns,
+                });
+            }
+        }
         uses.sort_by(GpuUse::by_name);
         uses
     }
+}
+
+/// From the earlier beginning to the later end.
+fn around(one: (i64, i64), other: (i64, i64)) -> (i64, i64) {
+    (one.0.min(other.0), one.1.max(other.1))
 }
 
 /// The uses of several histories as one: what a holder used is added up. Also the keys of the GPUs whose times in two of them
@@ -239,13 +329,20 @@ pub fn join(histories: Vec<Vec<GpuUse>>) -> (Vec<GpuUse>, Vec<Arc<str>>) {
         }
         is_same
     });
+    for of_gpu in uses.chunk_by_mut(|one, next| one.gpu == next.gpu) {
+        let spans = of_gpu.iter().map(|one| (one.first_ns, one.last_ns));
+        let Some((first_ns, last_ns)) = spans.reduce(around) else { continue };
+        for one in of_gpu {
+            (one.first_ns, one.last_ns) = (first_ns, last_ns);
+        }
+    }
     (uses, shared)
 }
 
 impl GpuUse {
     fn add(&mut self, other: &Self) {
         self.held.and(&other.held);
-        self.rows_ns = (self.rows_ns.0.min(other.rows_ns.0), self.rows_ns.1.max(other.rows_ns.1));
+        self.rows_ns = around(self.rows_ns, other.rows_ns);
         self.source = self.source.or(other.source);
         self.first_ns = self.first_ns.min(other.first_ns);
         self.last_ns = self.last_ns.max(other.last_ns);

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use gpuvitals_core::history::History;
-use gpuvitals_core::usage::{GpuUse, UseQuery};
+use gpuvitals_core::usage::{GpuUse, UseDetail, UseQuery};
 use gpuvitals_remote::{Merged, NamedHistory};
 use gpuvitals_suite::{BASE_NS, TestRow, batch};
 
@@ -61,6 +61,16 @@ async fn a_remote_history_and_several_have_the_use_of_all_rows() {
     assert!(by_minute.len() > wanted.len());
     assert_eq!(used_by(&remote(&service), 600, Some(60 * SECOND_NS)).await, by_minute);
     assert_eq!(used_by(&both, 600, Some(60 * SECOND_NS)).await, by_minute);
+    let times = |uses: &[GpuUse]| -> Vec<_> {
+        let of = |one: &GpuUse| (one.gpu.clone(), one.holder.clone(), one.rows_ns, one.first_ns, one.last_ns);
+        uses.iter().map(of).collect()
+    };
+    for history in [&remote(&service) as &dyn History, &both] {
+        let query = UseQuery::of(BASE_NS, BASE_NS + 600 * SECOND_NS);
+        let part = history.usage(UseQuery { detail: UseDetail::Times, ..query }).await.unwrap();
+        assert_eq!((times(&part.answer), part.missing), (times(&wanted), Vec::new()));
+        assert!(part.answer.iter().all(|one| one.held.joules.is_none()), "times alone were asked for");
+    }
     let one = |history: Arc<dyn History>| async move {
         let query =
             UseQuery { gpus: vec!["GPU-1".into()], ..UseQuery::of(BASE_NS, BASE_NS + 600 * SECOND_NS) };

@@ -5,6 +5,8 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use arrow_array::RecordBatch;
+use arrow_array::cast::AsArray as _;
+use arrow_array::types::Int64Type;
 use gpuvitals_core::batch::RowKeys;
 use gpuvitals_core::history::{self, BucketQuery, QueryError, check_use, check_uses};
 use gpuvitals_core::merge::{MergeError, Order, merge};
@@ -15,7 +17,7 @@ use gpuvitals_core::{IdentityColumn, Table};
 use super::stretches::{Source, sources};
 use crate::grain::Grain;
 use crate::reader::{Columns, Part, Reading, Scope, in_time, parallel};
-use crate::rollup::{StayColumns, use_names};
+use crate::rollup::{FIRST_NS, LAST_NS, StayColumns, use_names};
 use gpuvitals_core::batch::timestamps;
 
 /// Rows that are held at a time: as they were read and as they are merged, 80 MB at most.
@@ -45,7 +47,13 @@ pub(crate) fn usage(
         let mut unread = Vec::new();
         let parts = reading.parts(&scope, &mut unread)?;
         sums.missing.extend(unread);
-        if grain == Grain::Raw { sums.add_rows(&parts, &scope)? } else { sums.add_rollups(parts, &scope)? }
+        if query.is_of_times() {
+            sums.note_times(&parts, &scope)?;
+        } else if grain == Grain::Raw {
+            sums.add_rows(&parts, &scope)?;
+        } else {
+            sums.add_rollups(parts, &scope)?;
+        }
     }
     Ok(history::Part { answer: sums.usage.finish(), missing: sums.missing.into_iter().collect() })
 }
@@ -59,6 +67,27 @@ struct Sums<'a> {
 }
 
 impl Sums<'_> {
+    /// Notes the times of rows or rollups, in any order. Nothing of their values is read.
+    fn note_times(&mut self, parts: &[Part], scope: &Scope) -> Result<(), QueryError> {
+        let names = [FIRST_NS, LAST_NS].into_iter().filter(|_| scope.grain != Grain::Raw);
+        let columns = columns(names);
+        for some in parts.chunks(PARTS_AT_ONCE) {
+            for records in self.read(some, scope, &columns)? {
+                // A row has one time, a rollup's those of its first and last.
+                let own = timestamps(&records);
+                let times = |name: &str| {
+                    let column = records.column_by_name(name);
+                    let column = column.and_then(|column| column.as_primitive_opt::<Int64Type>());
+                    column.map_or(own, |column| column.values())
+                };
+                let times = (times(FIRST_NS), times(LAST_NS));
+                self.usage.note_times(&records, times, scope.end_ns).map_err(QueryError::failed)?;
+            }
+            check_uses(&self.usage)?;
+        }
+        Ok(())
+    }
+
     /// Adds rollups, by the times of their files: those of a file are in the order of GPUs, and a GPU may reach over two of its parts.
     fn add_rollups(&mut self, mut parts: Vec<Part>, scope: &Scope) -> Result<(), QueryError> {
         parts.sort_by_key(Part::span_start);

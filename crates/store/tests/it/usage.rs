@@ -7,7 +7,7 @@ use std::time::Duration;
 use gpuvitals_core::batch::Value;
 use gpuvitals_core::energy::EnergySource;
 use gpuvitals_core::history::{History, use_of_history};
-use gpuvitals_core::usage::{GpuUse, UseQuery};
+use gpuvitals_core::usage::{GpuUse, Holder, UseDetail, UseQuery};
 use gpuvitals_core::{Batch, BatchBuilder, Identity, IdentityColumn, MetricId, Origin, Table};
 use gpuvitals_store::{Store, StoreConfig};
 
@@ -160,6 +160,36 @@ async fn the_use_of_rollups_is_that_of_their_rows() {
     // Until the counters move for the first time nothing is known.
     assert!((throttled("GPU-0001") - 0.5 * 9_598.0).abs() < 1e-6, "{}", throttled("GPU-0001"));
     assert!((throttled("GPU-0002") - 4_799.0).abs() < 1.5, "{}", throttled("GPU-0002"));
+}
+
+/// Who had which GPU, the times of the first and the last of these rows, and of all rows of the GPU.
+fn times(uses: &[GpuUse]) -> Vec<(Arc<str>, Holder, [i64; 4])> {
+    let of = |one: &GpuUse| {
+        let times = [one.rows_ns.0, one.rows_ns.1, one.first_ns, one.last_ns];
+        (Arc::clone(&one.gpu), Arc::clone(&one.holder), times)
+    };
+    uses.iter().map(of).collect()
+}
+
+#[tokio::test]
+async fn times_alone_are_those_of_the_sums_and_nothing_is_added_up() {
+    let (one, other) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let store = filled(merging(one.path())).await;
+    wait_for(&store, |store| store.stats().flushed.files == 0).await;
+    let plain = filled(quiet(other.path())).await;
+    for (start, end) in [(0, 9_600), (-10, 20_000), (3, 9_590), (3_600, 7_200), (1_234, 5_678), (700, 700)] {
+        let wanted = times(&used(&plain, seconds(start, end)).await);
+        for store in [&store, &plain] {
+            let query = UseQuery { detail: UseDetail::Times, ..seconds(start, end) };
+            let found = used(store, query).await;
+            assert_eq!(times(&found), wanted, "{start} to {end}");
+            assert!(found.iter().all(|one| one.held.joules.is_none()), "{found:?}");
+        }
+    }
+    let by_step = UseQuery { step_ns: Some(600 * SECOND), ..seconds(0, 9_600) };
+    let wanted = used(&plain, by_step.clone()).await;
+    let by_step = UseQuery { detail: UseDetail::Times, ..by_step };
+    assert_same(&used(&plain, by_step).await, &wanted, "steps have their sums all the same");
 }
 
 #[tokio::test]
