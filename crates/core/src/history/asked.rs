@@ -113,11 +113,12 @@ pub async fn use_of_rows(
 ) -> Result<Option<Part<Vec<GpuUse>>>, QueryError> {
     check_use(&query)?;
     let (mut usage, mut rows_of_use) = (Usage::of(&query), RowsOfUse::default());
+    let columns = use_columns().filter(|_| !query.is_of_times());
     let rows = RowsQuery {
+        metrics: Some(columns.map(str::to_owned).collect()),
         gpus: query.gpus,
         start_ns: Some(query.start_ns),
         end_ns: Some(query.end_ns),
-        metrics: Some(use_columns().map(str::to_owned).collect()),
         ..RowsQuery::of(Table::GpuEvents, 0)
     };
     let taking = each_page(history, &rows, rows_max, |batch| {
