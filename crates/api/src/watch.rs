@@ -26,7 +26,8 @@ use gpuvitals_core::clock::Clock;
 use gpuvitals_core::feed::Outlet;
 use gpuvitals_core::figures::Family;
 use gpuvitals_core::history::{
-    Buckets, BucketsInParts, Fleet, History, Matcher, Part, QueryError, RowsQuery, Selector, TextTest,
+    self, BucketQuery, Buckets, BucketsInParts, Fleet, History, Matcher, Part, QueryError, RowsQuery,
+    Selector, TextTest,
 };
 use gpuvitals_core::time::{AHEAD_MAX_NS, DAY_NS, MINUTE_NS};
 use gpuvitals_core::{IdentityColumn, Origin, Table, causes};
@@ -187,20 +188,7 @@ impl FleetWatch {
 
     async fn judge(&self, history: &dyn History, fresh: Freshness) -> Result<Judgement, QueryError> {
         let Part { answer: fleet, mut missing } = history.fleet().await?;
-        let gpus = fleet.gpus.len();
-        // Before the first GPU there are no minutes: they are read from the beginning when it is there.
-        let next = || self.work(|work| work.recent.next_query(fresh.now_ns, gpus).filter(|_| gpus > 0));
-        while let Some(mut query) = next() {
-            if gpus > GPUS_AT_ONCE {
-                // A question that names its GPUs can be put in parts.
-                query.gpus = fleet.gpus.iter().map(|gpu| Arc::clone(&gpu.key)).collect();
-            }
-            let mut parts = BucketsInParts::new(query);
-            while let Some(Part { answer: buckets, missing: more }) = parts.next(history).await? {
-                missing = answers::joined(missing, more);
-                self.blocking(move |work| work.recent.take(&buckets)).await?;
-            }
-        }
+        missing = answers::joined(missing, self.read_minutes(history, &fleet, fresh.now_ns).await?);
         while let Some(query) = self.work(|work| work.recent.next_idle_query(fresh.now_ns)) {
             let (asked, mut before) = (query.gpus.clone(), Recent::of_range());
             let mut parts = BucketsInParts::new(query);
@@ -247,6 +235,31 @@ impl FleetWatch {
         }
         let judgement = self.blocking(move |work| work.conclude(&look, missing)).await?;
         Ok(with_told(history, judgement).await)
+    }
+
+    /// Reads the minutes that are over, and says what is missing. Of a large fleet the questions are about some GPUs each: files have the
+    /// minutes of a GPU side by side, and a question about one minute of all reads them as a question about all minutes does.
+    async fn read_minutes(
+        &self,
+        history: &dyn History,
+        fleet: &Fleet,
+        now_ns: i64,
+    ) -> Result<Vec<String>, QueryError> {
+        let mut missing = Vec::new();
+        // Before the first GPU there are no minutes: they are read from the beginning when it is there.
+        let next = || self.work(|work| work.recent.next_query(now_ns)).filter(|_| !fleet.gpus.is_empty());
+        while let Some(query) = next() {
+            let end_ns = query.end_ns.saturating_add(1);
+            for question in of_some_gpus(query, fleet) {
+                let mut parts = BucketsInParts::new(question);
+                while let Some(Part { answer: buckets, missing: more }) = parts.next(history).await? {
+                    missing = answers::joined(missing, more);
+                    self.blocking(move |work| work.recent.take_part(&buckets)).await?;
+                }
+            }
+            self.blocking(move |work| work.recent.read_until(end_ns)).await?;
+        }
+        Ok(missing)
     }
 
     /// Reads what only rows tell of some GPUs, and what hosts count. Where they cannot be read, findings say less.
@@ -405,6 +418,18 @@ impl Work {
         let (at_ns, findings) = (look.fresh.now_ns, named(&look.fleet, open));
         Judgement { at_ns, findings, silences, judge, jobs, hints, told: Arc::default(), missing }
     }
+}
+
+/// A question for minutes as questions about as many GPUs as fit. One that names its GPUs can be put in parts.
+fn of_some_gpus(query: BucketQuery, fleet: &Fleet) -> Vec<BucketQuery> {
+    let at_once = Recent::gpus_at_once(&query).min(GPUS_AT_ONCE);
+    if fleet.gpus.len() <= at_once {
+        return vec![query];
+    }
+    let mut keys: Vec<Arc<str>> = fleet.gpus.iter().map(|gpu| Arc::clone(&gpu.key)).collect();
+    // As files have them.
+    keys.sort_unstable();
+    keys.chunks(at_once).map(|some| BucketQuery { gpus: some.to_vec(), ..query.clone() }).collect()
 }
 
 /// Events, if the history has all of them now.

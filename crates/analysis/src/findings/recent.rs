@@ -1,5 +1,7 @@
 //! The last minutes of every GPU, kept from values by the minute so that each minute is read once.
 
+mod holders;
+
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
@@ -266,9 +268,8 @@ impl Recent {
         BucketQuery { gpus, ..query(metrics(), start_ns, end_ns) }
     }
 
-    /// What to ask the history for next, for [`Recent::take`]; none: it is up to date. `gpus` is the size of the fleet, by which a
-    /// question is kept small.
-    pub fn next_query(&self, now_ns: i64, gpus: usize) -> Option<BucketQuery> {
+    /// What to ask the history for next, for [`Recent::take`]; none: it is up to date.
+    pub fn next_query(&self, now_ns: i64) -> Option<BucketQuery> {
         let end_ns = (now_ns - SETTLE_NS).div_euclid(MINUTE_NS) * MINUTE_NS;
         let window_ns = i64::try_from(WINDOW_MINUTES).unwrap_or(0) * MINUTE_NS;
         let (whole_from, idle_from) = (end_ns - window_ns, end_ns - IDLE_BACK_NS);
@@ -278,13 +279,16 @@ impl Recent {
         }
         let is_whole = start_ns >= whole_from;
         let metrics = if is_whole { metrics() } else { vec![UTILIZATION] };
-        let points = metrics.len().saturating_mul(gpus.max(1)) as u64;
-        // Far less than an answer may have: a GPU that changes hands is in it more than once, and what an answer once took stays the
-        // process's.
-        let minutes = (POINTS_MAX / 8 / points).clamp(1, 60);
-        let most_ns = i64::try_from(minutes).unwrap_or(1) * MINUTE_NS;
-        let end_ns = if is_whole { end_ns } else { whole_from }.min(start_ns + most_ns);
+        let end_ns = if is_whole { end_ns } else { whole_from };
         Some(query(metrics, start_ns, end_ns - 1))
+    }
+
+    /// About how many GPUs at once such a question is small enough: its answer has far fewer values than one may have, since a GPU that
+    /// changes hands is in it more than once, and what an answer once took stays the process's.
+    pub fn gpus_at_once(query: &BucketQuery) -> usize {
+        let minutes = u64::try_from((query.end_ns - query.start_ns) / MINUTE_NS).unwrap_or(0) + 1;
+        let points = minutes * query.metrics.len() as u64;
+        usize::try_from(POINTS_MAX / 8 / points.max(1)).unwrap_or(usize::MAX).max(1)
     }
 
     /// What to ask the history about GPUs that are held and have done nothing for as long as is known, for [`Recent::take_idle`]; none:
@@ -333,29 +337,40 @@ impl Recent {
 
     /// Takes the answer to [`Recent::next_query`].
     pub fn take(&mut self, buckets: &Buckets) {
+        self.take_part(buckets);
         let steps = buckets.steps();
+        let end_ns = steps.time(steps.count);
+        if !self.of_range {
+            return self.read_until(end_ns);
+        }
+        self.end_ns = Some(end_ns);
+        let origin_ns = *self.origin_ns.get_or_insert(steps.origin_ns);
+        for gpu in self.gpus.values_mut() {
+            // The minute before the range is there for the counters.
+            gpu.minutes.retain(|minute| minute.start_ns > origin_ns);
+            gpu.window = gpu.window(HolderScope::All);
+        }
+    }
+
+    /// Takes a part of the answer, the minutes of some GPUs. After the last part comes [`Recent::read_until`]; without it all of them may
+    /// come again.
+    pub fn take_part(&mut self, buckets: &Buckets) {
         let holders = if self.of_range { HolderScope::All } else { HolderScope::Present };
         for (key, cells) in GpuCells::by_gpu(buckets) {
             if !self.gpus.contains_key(key) {
                 self.gpus.insert(Arc::clone(key), RecentGpu::default());
             }
             let Some(gpu) = self.gpus.get_mut(key) else { continue };
-            for (step, start_ns) in steps.times().enumerate() {
+            for (step, start_ns) in buckets.steps().times().enumerate() {
                 gpu.take(&cells, step, start_ns);
             }
             gpu.window = gpu.window(holders);
         }
-        let end_ns = steps.time(steps.count);
+    }
+
+    /// All minutes up to this instant, nanoseconds UTC since 1970, were taken.
+    pub fn read_until(&mut self, end_ns: i64) {
         self.end_ns = Some(end_ns);
-        if self.of_range {
-            let origin_ns = *self.origin_ns.get_or_insert(steps.origin_ns);
-            for gpu in self.gpus.values_mut() {
-                // The minute before the range is there for the counters.
-                gpu.minutes.retain(|minute| minute.start_ns > origin_ns);
-                gpu.window = gpu.window(HolderScope::All);
-            }
-            return;
-        }
         self.gpus.retain(|_, gpu| end_ns - gpu.last_ns < FORGET_NS);
         for gpu in self.gpus.values_mut() {
             let from_ns = end_ns - i64::try_from(WINDOW_MINUTES).unwrap_or(0) * MINUTE_NS;
@@ -416,36 +431,6 @@ impl GpuWindow {
     }
 }
 
-impl GpuCells<'_> {
-    /// The holder at the end of a step.
-    fn holder(&self, step: usize) -> Option<&[Option<Arc<str>>]> {
-        let mut newest: Option<(i64, usize)> = None;
-        for measured in self.buckets.metrics() {
-            for &group in &self.groups {
-                let Some(cell) = measured.cells.get(self.buckets.place(group, step)) else { continue };
-                if cell.count > 0 && newest.is_none_or(|(at_ns, _)| cell.last_ns > at_ns) {
-                    newest = Some((cell.last_ns, group));
-                }
-            }
-        }
-        self.buckets.groups().get(newest?.1).and_then(|name| name.get(1..=HOLDER.len()))
-    }
-
-    /// The nodes that sent values in a step.
-    fn nodes(&self, step: usize) -> Vec<Arc<str>> {
-        let mut nodes: Vec<Arc<str>> = Vec::new();
-        for &group in &self.groups {
-            let name = self.buckets.groups().get(group).and_then(|name| name.get(1 + HOLDER.len())?.as_ref());
-            let Some(node) = name.filter(|node| !nodes.contains(node)) else { continue };
-            let mut cells = self.buckets.metrics().iter();
-            if cells.any(|one| self.cell(one.metric, group, step).is_some()) {
-                nodes.push(Arc::clone(node));
-            }
-        }
-        nodes
-    }
-}
-
 fn mean(cell: Cell) -> f64 {
     cell.sum / float(cell.count)
 }
@@ -471,7 +456,8 @@ fn risen((before_ns, before): (i64, f64), (now_ns, now): (i64, f64)) -> Option<(
 
 impl RecentGpu {
     fn take(&mut self, cells: &GpuCells<'_>, step: usize, start_ns: i64) {
-        let Some(holder) = cells.holder(step) else { return };
+        // A minute that comes again is taken already.
+        let Some(holder) = cells.holder(step).filter(|_| start_ns >= self.last_ns) else { return };
         let busiest = cells.whole(UTILIZATION, step);
         // Of the time before the first minute, or before a long silence, nothing is known.
         let is_first = start_ns - self.last_ns >= FORGET_NS;

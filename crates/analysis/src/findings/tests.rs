@@ -14,6 +14,7 @@ use crate::freshness::Freshness;
 use crate::health_event::HealthEvent;
 
 mod hung;
+mod minutes;
 mod stalled;
 
 const NOW_NS: i64 = 1_000_000 * MINUTE_NS;
@@ -58,7 +59,7 @@ fn recent(minutes: usize, gpus: &[Steady<'_>]) -> Recent {
 /// The same from so many rows a minute.
 fn recent_of(minutes: usize, rows: u32, gpus: &[Steady<'_>]) -> Recent {
     let mut recent = Recent::default();
-    while let Some(query) = recent.next_query(NOW_NS + 11 * SECOND_NS, gpus.len()) {
+    while let Some(query) = recent.next_query(NOW_NS + 11 * SECOND_NS) {
         let steps = TimeSteps::new(query.start_ns, query.end_ns, query.step_ns, 0).unwrap();
         let mut buckets = Buckets::new(steps, &query.metrics, &[]);
         let first_ns = NOW_NS - i64::try_from(minutes).unwrap() * MINUTE_NS;

@@ -188,7 +188,7 @@ impl Lab {
     /// Judges the fleet, nanoseconds from the start.
     pub(crate) fn judge(&mut self, now_ns: i64) {
         let wall_ns = START_NS + now_ns;
-        while let Some(query) = self.recent.next_query(wall_ns, GPUS) {
+        while let Some(query) = self.recent.next_query(wall_ns) {
             let buckets = self.buckets(&query);
             self.recent.take(&buckets);
         }

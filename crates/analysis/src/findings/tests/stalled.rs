@@ -17,7 +17,7 @@ fn minutes(busy: &dyn Fn(usize, i64) -> f64) -> Recent {
 
 /// Reads what there is by then of the minutes of GPUs that are held by this.
 fn read(recent: &mut Recent, now_ns: i64, holder: IdentityColumn, busy: &dyn Fn(usize, i64) -> f64) {
-    while let Some(query) = recent.next_query(now_ns + 11 * SECOND_NS, GPUS) {
+    while let Some(query) = recent.next_query(now_ns + 11 * SECOND_NS) {
         let steps = TimeSteps::new(query.start_ns, query.end_ns, query.step_ns, 0).unwrap();
         let mut buckets = Buckets::new(steps, &query.metrics, &[]);
         for index in 0..GPUS {
