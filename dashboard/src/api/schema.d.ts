@@ -281,7 +281,8 @@ export interface paths {
          * Energy by GPU, node, namespace, job or pod.
          * @description A GPU's energy is its counter's while that agrees with integrated power within 10 %, otherwise integrated power; `source` says which.
          *     Energy and time between two rows belong to the holder of the earlier one. Time goes from the first row in the range to the last,
-         *     without gaps: more than five times the usual distance of rows.
+         *     without gaps: more than five times the usual distance of rows. Of a GPU that several hold at once rows name one, which has all of it:
+         *     `/api/v1/jobs` divides it.
          */
         get: operations["energy"];
         put?: never;
@@ -2046,7 +2047,6 @@ export interface components {
              * @example 2
              */
             nodes_had: number;
-            /** @description The GPU that failed first, as far as is known now; null: none is known. */
             first: components["schemas"]["IncidentVictim"] | null;
             /** @description Whether rows at the rate of the node's recorder are here, of the GPU, or of a finding's. */
             has_rows: boolean;

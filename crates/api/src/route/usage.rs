@@ -79,7 +79,8 @@ enum About {
 ///
 /// A GPU's energy is its counter's while that agrees with integrated power within 10 %, otherwise integrated power; `source` says which.
 /// Energy and time between two rows belong to the holder of the earlier one. Time goes from the first row in the range to the last,
-/// without gaps: more than five times the usual distance of rows.
+/// without gaps: more than five times the usual distance of rows. Of a GPU that several hold at once rows name one, which has all of it:
+/// `/api/v1/jobs` divides it.
 #[utoipa::path(
     get, path = "/api/v1/analysis/energy", tag = "analysis", operation_id = "energy", params(UsageParams),
     responses(
