@@ -44,7 +44,7 @@ const SOON: Duration = Duration::from_secs(2);
 const EVENTS_BACK_NS: i64 = 7 * DAY_NS;
 /// Most hosts whose clocks are ahead that are named.
 const HOSTS_AHEAD_MAX: usize = 16;
-/// GPUs of which a minute is asked for without their names.
+/// Most GPUs that a question for minutes is about.
 const GPUS_AT_ONCE: usize = 8_192;
 /// Most findings of a judgement whose beginning the history is asked for. Of the others `since` says that they may have begun earlier.
 const LOOKED_MAX: usize = 1_024;

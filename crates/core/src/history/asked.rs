@@ -151,8 +151,10 @@ pub async fn holdings(
         gpus: query.gpus,
         start_ns: Some(from_ns),
         end_ns: Some(until_ns),
+        metrics: Some(Holdings::columns().map(str::to_owned).collect()),
         ..RowsQuery::of(Table::GpuUsage, 0)
     };
+    let columns = rows.metrics.clone();
     let taking = each_page(history, &rows, rows_max, |batch| {
         held.add(batch);
         Ok(())
@@ -164,7 +166,8 @@ pub async fn holdings(
     // Without a selector all rows were read.
     if is_selected && !gpus.is_empty() {
         let (start_ns, end_ns) = (Some(from_ns), Some(until_ns));
-        let rows = RowsQuery { gpus, start_ns, end_ns, ..RowsQuery::of(Table::GpuUsage, 0) };
+        let rows =
+            RowsQuery { gpus, start_ns, end_ns, metrics: columns, ..RowsQuery::of(Table::GpuUsage, 0) };
         let taking = each_page(history, &rows, rows_max, |batch| {
             held.add_last(batch);
             Ok(())

@@ -274,6 +274,11 @@ impl Holdings {
         }
     }
 
+    /// The columns of `gpu_usage` that are added up; who has the GPU, and which, is read with them.
+    pub fn columns() -> impl Iterator<Item = &'static str> {
+        ["holder", "share", "run", "as_of_ns"].into_iter().chain(NUMBERS)
+    }
+
     /// The times of the rows that are wanted: rows have the start of their hour.
     pub fn rows_ns(&self) -> (i64, i64) {
         (hour_of(self.start_ns), self.end_ns)
