@@ -1,7 +1,8 @@
 //! The watch over the fleet: judges it every so often and keeps what is wrong.
 //!
 //! A judgement costs one look at the latest state of all GPUs, and once a minute one question for the values of the minute that
-//! ended. Requests read the last judgement. The watch asks the history like a client does, one question at a time.
+//! ended. Requests read the last judgement. The watch asks the history like a client does, one question at a time; only a
+//! few small ones are asked together.
 
 mod figures;
 mod judgement;
@@ -26,8 +27,8 @@ use gpuvitals_core::clock::Clock;
 use gpuvitals_core::feed::Outlet;
 use gpuvitals_core::figures::Family;
 use gpuvitals_core::history::{
-    self, BucketQuery, Buckets, BucketsInParts, Fleet, History, Matcher, Part, QueryError, RowsQuery,
-    Selector, TextTest,
+    BucketQuery, Buckets, BucketsInParts, Fleet, History, Matcher, Part, QueryError, RowsQuery, Selector,
+    TextTest,
 };
 use gpuvitals_core::time::{AHEAD_MAX_NS, DAY_NS, MINUTE_NS};
 use gpuvitals_core::{IdentityColumn, Origin, Table, causes};
@@ -264,30 +265,41 @@ impl FleetWatch {
 
     /// Reads what only rows tell of some GPUs, and what hosts count. Where they cannot be read, findings say less.
     async fn read_rows(&self, history: &dyn History, fleet: &Fleet, fresh: Freshness) {
-        if let Some(query) = self.work(|work| work.recent.ras.next_query(&fleet.gpus, fresh)) {
+        let ras = async {
+            let Some(query) = self.work(|work| work.recent.ras.next_query(&fleet.gpus, fresh)) else {
+                return;
+            };
             match history.rows(query).await {
                 Ok(Part { answer, .. }) => self.work(|work| work.recent.ras.take(answer.batch.as_ref())),
                 Err(error) => tracing::debug!(reason = causes(&error), "RAS blocks cannot be read"),
             }
-        }
-        if let Some(query) = self.work(|work| work.recent.xids.next_query(&fleet.gpus, fresh)) {
+        };
+        let xids = async {
+            let Some(query) = self.work(|work| work.recent.xids.next_query(&fleet.gpus, fresh)) else {
+                return;
+            };
             match history.rows(query).await {
                 Ok(Part { answer, .. }) => self.work(|work| work.recent.xids.take(answer.batch.as_ref())),
                 Err(error) => tracing::debug!(reason = causes(&error), "XIDs of a day cannot be read"),
             }
-        }
-        if let Some(query) = self.work(|work| work.recent.marks.next_query(&fleet.gpus, fresh)) {
+        };
+        let marks = async {
+            let Some(query) = self.work(|work| work.recent.marks.next_query(&fleet.gpus, fresh)) else {
+                return;
+            };
             match history.rows(query).await {
                 Ok(Part { answer, .. }) => self.work(|work| work.recent.marks.take(answer.batch.as_ref())),
                 Err(error) => tracing::debug!(reason = causes(&error), "marks of recordings cannot be read"),
             }
-        }
-        if let Some(query) = self.work(|work| work.recent.boots.next_query(fresh.now_ns)) {
+        };
+        let boots = async {
+            let Some(query) = self.work(|work| work.recent.boots.next_query(fresh.now_ns)) else { return };
             match history.buckets(query).await {
                 Ok(Part { answer, .. }) => self.work(|work| work.recent.boots.take(&answer)),
                 Err(error) => tracing::debug!(reason = causes(&error), "counts of hosts cannot be read"),
             }
-        }
+        };
+        tokio::join!(ras, xids, marks, boots);
     }
 
     /// Whether the rows are a recording that is over. Its silence is no news: no row shall tell of it later, where the recording is

@@ -76,9 +76,9 @@ struct FleetJob {
 
 /// Nobody shares a GPU.
 #[derive(Debug)]
-struct Alone;
+struct NobodyShares;
 
-impl Sharing for Alone {
+impl Sharing for NobodyShares {
     fn sharers(&self, _: &Arc<Identity>) -> Vec<Arc<Identity>> {
         Vec::new()
     }
@@ -115,7 +115,7 @@ impl JobFleet {
         let mut hour_ns = self.start_ns;
         while hour_ns < END_NS {
             for sample in 0..HOUR_NS / SAMPLE_NS {
-                ledger.add(&self.samples(0..self.gpus, hour_ns + sample * SAMPLE_NS)?, &Alone);
+                ledger.add(&self.samples(0..self.gpus, hour_ns + sample * SAMPLE_NS)?, &NobodyShares);
             }
             let jobs = self.told(hour_ns)?;
             told += jobs.rows();
@@ -164,7 +164,7 @@ impl JobFleet {
             let mut published = Vec::new();
             for (ledger, node) in ledgers.iter_mut().zip(0..) {
                 let gpus = node * GPUS_OF_NODE..((node + 1) * GPUS_OF_NODE).min(self.gpus);
-                ledger.add(&self.samples(gpus, time_ns)?, &Alone);
+                ledger.add(&self.samples(gpus, time_ns)?, &NobodyShares);
                 published.extend(ledger.due());
             }
             ticks.push(published);
@@ -175,7 +175,7 @@ impl JobFleet {
             store.append(published).await?;
         }
         store.flush().await?;
-        let share = (cpu() - before).as_secs_f64() / MEASURED_S;
+        let share = cpu().saturating_sub(before).as_secs_f64() / MEASURED_S;
         let verdict = if share <= 0.05 { "met" } else { "MISSED" };
         println!(
             "storing what {nodes} nodes publish of gpu_usage, {rows} rows in ten minutes: {share:.4} of a core, of 0.05: {verdict}"
