@@ -9,7 +9,7 @@ import json
 import statistics
 import sys
 import time
-from urllib.parse import urlencode, urlsplit
+from urllib.parse import quote, urlencode, urlsplit
 
 url, days = sys.argv[1], int(sys.argv[2])
 TIMES = 7
@@ -36,6 +36,8 @@ def measure(what, path, hours, bound=None, **question):
         if status != 200:
             print(f"{what:<48} REFUSED: {status} {answer.get('message')}")
             return None
+        if answer.get("total") == 0:
+            sys.exit(f"{what}: there are no jobs")
         times.append(took)
     median = statistics.median(times[1:])
     verdict = ""
@@ -51,7 +53,7 @@ last = measure("jobs of the last hour, a page of 50", "jobs", 1, 0.05, **page)
 measure("the same, most wasted first", "jobs", 1, 0.05, sort="-wasted_gpu_hours", **page)
 measure("jobs of a day, a page of 50", "jobs", 24, **page)
 if last and last["jobs"]:
-    measure("one of them, over a week", f"jobs/{last['jobs'][0]['group']}", 24 * 7)
+    measure("one of them, over a week", f"jobs/{quote(last['jobs'][0]['group'], safe='')}", 24 * 7)
 measure("a day by user", "jobs", 24, by="user", **page)
 measure("a week by user", "jobs", 24 * 7, by="user", **page)
 measure(f"{days} days by user", "jobs", 24 * days, 1, by="user", **page)
