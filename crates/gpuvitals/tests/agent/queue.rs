@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use gpuvitals_core::batch::RowKeys;
+use gpuvitals_core::batch::{RowKeys, Value, numbers};
 use gpuvitals_core::{Table, wire};
 use gpuvitals_listener::ListenerLimits;
 use gpuvitals_queue::server::{ServerConfig, serve};
@@ -81,6 +81,12 @@ impl TestQueue {
                     let rest = rest.as_ref().map(|rest| &rest.keys[rest.ids[row] as usize]);
                     rest.and_then(|rest| rest.split('\0').nth(1)).unwrap_or_default().to_owned()
                 };
+                // What a holder used is told again and again, as of later instants.
+                let as_of =
+                    |row: usize| match numbers(batch.records().column_by_name("as_of_ns")?)?.value(row)? {
+                        Value::Int(as_of_ns) => Some(as_of_ns),
+                        _ => None,
+                    };
                 for (row, time) in batch.timestamps().iter().enumerate() {
                     let identity = batch.identity(row);
                     let subject = identity.key().unwrap_or_else(|| identity.node().unwrap().into());
@@ -89,7 +95,7 @@ impl TestQueue {
                         table @ Table::GpuUsage => format!("{table} {subject} {}", holder(row)),
                         table => format!("{table} {subject}"),
                     };
-                    *rows.entry((key, *time)).or_insert(0) += 1;
+                    *rows.entry((key, as_of(row).unwrap_or(*time))).or_insert(0) += 1;
                 }
                 self.runtime.block_on(self.consumer.ack(&[delivery.id])).unwrap();
             }
