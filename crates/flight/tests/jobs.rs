@@ -301,7 +301,7 @@ fn an_incident_of_very_many_gpus_is_there_after_a_restart() {
     for number in 0..512 {
         let uuid = format!("GPU-{number:0>200}");
         let who = builder.intern(&Identity::default().with(IdentityColumn::Uuid, &uuid).unwrap());
-        builder.row(AT_NS, who);
+        builder.row_at(AT_NS, 0, who);
     }
     let sent = pieces(&[builder.finish(Origin::default(), 1).unwrap()]);
     for node in &nodes {
