@@ -94,7 +94,8 @@ impl Aggregate {
 
 /// Refuses numbers of series that are no whole ones.
 fn check_whole(numbers: &[f64]) -> Result<(), PromError> {
-    match numbers.iter().find(|number| number.is_nan() || number.abs() > 2_f64.powi(63)) {
+    let bound = 2_f64.powi(63);
+    match numbers.iter().find(|number| !(-bound..bound).contains(*number)) {
         Some(number) => {
             Err(PromError::Execution(format!("Scalar value {} overflows int64", spelled(*number))))
         }

@@ -242,6 +242,7 @@ async fn errors_are_prometheus_and_say_what_to_change() {
         ("query?query=1&timeout=1x", 400, "bad_data", "\"timeout\""),
         ("query_range?query=1&start=0&end=0&step=1&timeout=soon", 400, "bad_data", "\"timeout\""),
         ("query?query=topk(0/0,gpu_power_watts)", 422, "execution", "NaN overflows int64"),
+        ("query?query=topk(9223372036854775808,gpu_power_watts)", 422, "execution", "overflows int64"),
         ("format_query?query=sum(", 400, "bad_data", "parenthesis"),
         ("query_exemplars?query=1&start=2&end=1", 400, "bad_data", "before start"),
         ("query_exemplars?query=)", 400, "bad_data", ""),
