@@ -1,7 +1,10 @@
 //! The binary form of a batch: it decodes to its input, and foreign bytes never do harm.
 #![expect(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test fails by panicking")]
 
-use arrow_array::{Array, RecordBatch};
+use std::sync::Arc;
+
+use arrow_array::types::Int32Type;
+use arrow_array::{Array, DictionaryArray, Int32Array, RecordBatch, StringArray};
 use bytes::Bytes;
 use gpuvitals_core::batch::Value;
 use gpuvitals_core::catalogue::{self, ColumnType};
@@ -340,4 +343,31 @@ fn a_hundred_rows_of_ten_metrics_stay_small() {
         let size = encode(&builder.finish(origin(), 1).unwrap()).unwrap().len() / rows as usize;
         assert!(size <= bytes_max, "{size} bytes a row at {rows} rows of random values");
     }
+}
+
+/// Readers of files put such texts where a row has none.
+#[test]
+fn an_empty_name_that_no_row_has_is_not_sent() {
+    let mut builder = BatchBuilder::new(Table::GpuEvents);
+    for (node, at_ns) in [(Some("n1"), 1), (None, 2)] {
+        let gpu = Identity::default().with(IdentityColumn::Uuid, "GPU-1").unwrap();
+        let gpu = match node {
+            Some(node) => gpu.with(IdentityColumn::Node, node).unwrap(),
+            None => gpu,
+        };
+        let gpu = builder.intern(&gpu);
+        builder.row(at_ns, gpu);
+    }
+    let batch = builder.finish(Origin::default(), 1).unwrap();
+    let at = batch.schema().index_of(IdentityColumn::Node.name()).unwrap();
+    let mut columns = batch.records().columns().to_vec();
+    let keys = Int32Array::from(vec![Some(1), None]);
+    columns[at] =
+        Arc::new(DictionaryArray::<Int32Type>::new(keys, Arc::new(StringArray::from(vec!["", "n1"]))));
+    let records = RecordBatch::try_new(batch.schema(), columns).unwrap();
+    let odd = Batch::new(Table::GpuEvents, records, Origin::default(), 1).unwrap();
+    let read = decode(&encode(&odd).unwrap()).unwrap();
+    let nodes: Vec<Option<String>> =
+        (0..2).map(|row| read.identity(row).node().map(ToString::to_string)).collect();
+    assert_eq!(nodes, [Some("n1".to_owned()), None]);
 }

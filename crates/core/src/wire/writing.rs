@@ -1,10 +1,11 @@
 //! Batch → bytes.
 
 use std::cell::RefCell;
+use std::sync::Arc;
 
 use arrow_array::cast::AsArray;
 use arrow_array::types::{Float32Type, Float64Type, Int32Type, Int64Type};
-use arrow_array::{Array, ArrayRef};
+use arrow_array::{Array, ArrayRef, DictionaryArray};
 use arrow_schema::DataType;
 use bytes::Bytes;
 use zstd::bulk::Compressor;
@@ -14,7 +15,8 @@ use super::{
     ABSENCES_MAX, BODY_LEN_MAX, COLUMNS_MAX, CONSTANT, KIND_F32, KIND_F64, KIND_I32, KIND_I64, KIND_TEXT,
     MAGIC, PLANES, ROWS_MAX, TEXT_LEN_MAX, VALUES_LEN_MAX, WireError,
 };
-use crate::batch::{Batch, BatchError, MONOTONIC_COLUMN};
+use crate::IdentityColumn;
+use crate::batch::{Batch, BatchError, MONOTONIC_COLUMN, text_at};
 
 /// Level 1: higher levels cost more time than the saved bytes are worth on this path.
 const LEVEL: i32 = 1;
@@ -143,6 +145,14 @@ fn texts(body: &mut Vec<u8>, name: &str, array: &ArrayRef) -> Result<(), WireErr
     let wrong = || BatchError::Type { column: name.to_owned(), found: array.data_type().clone() };
     let dictionary = array.as_dictionary_opt::<Int32Type>().ok_or_else(wrong)?;
     let values = dictionary.values().as_string_opt::<i32>().ok_or_else(wrong)?;
+    // Files have such values for rows without a text.
+    let is_name = IdentityColumn::by_name(name).is_some();
+    let is_none = |value: Option<&str>| value.is_none_or(|text| is_name && text.is_empty());
+    if values.iter().any(is_none) {
+        let text = |row| text_at(dictionary, row).filter(|text| !is_none(Some(text)));
+        let used: DictionaryArray<Int32Type> = (0..array.len()).map(text).collect();
+        return texts(body, name, &(Arc::new(used) as ArrayRef));
+    }
     // The bitmap holds the nulls; the key below them is whatever the array has, brought into range.
     nulls(body, KIND_TEXT, array);
     varint(body, values.len());
