@@ -1,5 +1,5 @@
-//! Incidents of whole jobs: a gateway is told of those that begin here, and answered when it asks for what was here around one of
-//! another node.
+//! Incidents of whole jobs. A gateway is told of those that begin here. When one begins on another node of the job, the gateway asks
+//! for the rows of that time, and is answered.
 
 use std::future::pending;
 use std::iter::once;
@@ -12,8 +12,8 @@ use gpuvitals_core::backoff::Backoff;
 use gpuvitals_core::time::{HOUR_NS, MINUTE_NS, SECOND_NS};
 use gpuvitals_core::{causes, clock};
 use gpuvitals_flight::{
-    FlightFolder, FlightIncident, FlightRecorder, FlightSettings, FlightTrigger, IncidentState, JobRequest,
-    WindowAnswer, WindowPart, rest, window,
+    FlightFolder, FlightIncident, FlightRecorder, FlightSettings, FlightTrigger, IncidentState,
+    JOB_REQUEST_STANDS_NS, JOB_REQUESTS_PATH, JobRequest, WindowAnswer, WindowPart, rest, window,
 };
 use gpuvitals_listener::ServiceUrl;
 use gpuvitals_listener::client::{Dial, EventReader, GetError, ServerEvent, ServiceClient};
@@ -26,8 +26,6 @@ use crate::error::GatewayError;
 const LOOK_PAUSE: Duration = Duration::from_secs(1);
 /// Between two tries to reach a gateway.
 const BACKOFF: Backoff = Backoff { base: Duration::from_secs(1), cap: Duration::from_secs(30) };
-/// How long an incident is told of, and a request answered: the gateway forgets a request then, too.
-const STANDS_NS: i64 = 10 * MINUTE_NS;
 /// How long the gateway may know no job of an incident: rows that name it may be on their way there.
 const UNKNOWN_NS: i64 = MINUTE_NS;
 /// Between two tries of what may be so later.
@@ -40,8 +38,6 @@ const AROUND_NS: i64 = HOUR_NS;
 const WAITING_MAX: usize = 64;
 /// Refusals that may pass: of a token that is wrong now, and of a client that is too fast.
 const PASSING: [u16; 4] = [401, 403, 408, 429];
-/// Where requests are, and where agents tell of their incidents.
-const REQUESTS: &str = "/api/v1/flight/requests";
 
 /// A gateway, and how it is reached.
 #[derive(Debug, Clone)]
@@ -168,7 +164,7 @@ impl JobWindows {
 
     /// Notes an incident of this node. What somebody dumped is no event, and what a gateway asked for it knows.
     fn note(&mut self, id: String, trigger: FlightTrigger, now_ns: i64) {
-        let until_ns = trigger.at_ns.saturating_add(STANDS_NS);
+        let until_ns = trigger.at_ns.saturating_add(JOB_REQUEST_STANDS_NS);
         let is_known = self.untold.iter().any(|it| it.id == id);
         let is_own = !trigger.is_of_job() && trigger.kind != "dump";
         if is_own && until_ns > now_ns && !is_known && self.untold.len() < WAITING_MAX {
@@ -213,7 +209,7 @@ impl JobWindows {
             link.client.clone()
         } else {
             let client = ServiceClient::connect_lazy(self.gateway.dial()?);
-            let events = client.events(&format!("{REQUESTS}?node={}", self.node)).await?;
+            let events = client.events(&format!("{JOB_REQUESTS_PATH}?node={}", self.node)).await?;
             link.insert(GatewayLink { client, events }).client.clone()
         };
         self.tell(&client, now_ns).await?;
@@ -223,7 +219,8 @@ impl JobWindows {
     async fn tell(&mut self, client: &ServiceClient, now_ns: i64) -> Result<(), GatewayError> {
         for it in self.untold.iter_mut().filter(|it| it.next_ns <= now_ns) {
             let told = json!({"node": self.node, "incident": it.id, "trigger": it.trigger});
-            let Some(body) = taken(client.post(REQUESTS, told.to_string().into_bytes()).await)? else {
+            let Some(body) = taken(client.post(JOB_REQUESTS_PATH, told.to_string().into_bytes()).await)?
+            else {
                 it.until_ns = i64::MIN;
                 continue;
             };
@@ -281,7 +278,7 @@ impl AskedRows {
             // Its end is the latest that it can have; the node has it when its incident is written.
             WindowPart::Rest => now_ns,
         };
-        Self { request, next_ns, until_ns: now_ns.saturating_add(STANDS_NS) }
+        Self { request, next_ns, until_ns: now_ns.saturating_add(JOB_REQUEST_STANDS_NS) }
     }
 
     /// The rows; none: they may be there later.

@@ -24,8 +24,10 @@ use crate::trigger::FlightTrigger;
 
 /// Triggers of one job within this time are of one incident, and a node is asked once in it.
 const TOGETHER_NS: i64 = MINUTE_NS;
-/// How long a request stands.
-const STANDS_NS: i64 = 10 * MINUTE_NS;
+/// Where a gateway has the requests to nodes, and where nodes tell of their incidents: the path of its API.
+pub const JOB_REQUESTS_PATH: &str = "/api/v1/flight/requests";
+/// How long a request stands, nanoseconds: the gateway forgets it then, and a node does, too.
+pub const JOB_REQUEST_STANDS_NS: i64 = 10 * MINUTE_NS;
 /// How old a trigger may be that a node tells of, and how far its clock may be ahead.
 const OLD_NS: i64 = 15 * MINUTE_NS;
 const AHEAD_NS: i64 = 5 * MINUTE_NS;
@@ -172,7 +174,8 @@ impl JobIncidents {
         let _changing = self.change();
         let mut incident = self.known(id)?;
         let is_wanted = |node: &AskedNode| {
-            let stands = node.rest_due_ns.is_some_and(|due_ns| now_ns <= due_ns.saturating_add(STANDS_NS));
+            let stands =
+                node.rest_due_ns.is_some_and(|due_ns| now_ns <= due_ns.saturating_add(JOB_REQUEST_STANDS_NS));
             node.rest.is_none() && !stands
         };
         let names = incident.nodes.iter().filter(|node| is_wanted(node)).map(|node| node.node.clone());
@@ -199,7 +202,7 @@ impl JobIncidents {
                 let Some(due_ns) = asked.due_ns(part).filter(|_| asked.answer(part).is_none()) else {
                     continue;
                 };
-                if now_ns > due_ns.saturating_add(STANDS_NS) {
+                if now_ns > due_ns.saturating_add(JOB_REQUEST_STANDS_NS) {
                     continue;
                 }
                 if now_ns < due_ns {

@@ -50,7 +50,9 @@ pub use archive::{BundlePart, BundledFile, bundle, check_bundle};
 pub use error::{FlightError, JobError};
 pub use folder::{FlightFolder, IncidentEntry, IncidentState};
 pub use incident::{FlightGpu, FlightIncident, FlightSpan, INCIDENT_SCHEMA, ReadError};
-pub use job::{JobIncidents, JobMembers, JobRequest, StandingRequests};
+pub use job::{
+    JOB_REQUEST_STANDS_NS, JOB_REQUESTS_PATH, JobIncidents, JobMembers, JobRequest, StandingRequests,
+};
 pub use job_incident::{AskedNode, FirstVictim, JobIncident, JobTrigger, NodeWindow, WindowGpu, WindowPart};
 pub use job_window::{IncomingWindow, WindowPieces};
 pub use line::FlightLine;

@@ -52,7 +52,7 @@ fn gateway(event: String) -> (String, mpsc::Receiver<Sent>) {
         async { ([(CONTENT_TYPE, "text/event-stream")], body) }
     };
     let app = Router::new()
-        .route(REQUESTS, get(events).post(told))
+        .route(JOB_REQUESTS_PATH, get(events).post(told))
         .route("/api/v1/flight/incidents/{id}/nodes/{node}", post(take));
     let socket = gpuvitals_listener::bind("127.0.0.1:0".parse().unwrap()).unwrap();
     let url = format!("http://{}", socket.local_addr().unwrap());
@@ -95,7 +95,7 @@ async fn a_gateway_is_told_of_incidents_and_gets_the_rows_that_it_asks_for() {
     let (mut told, mut answered) = (None, None);
     while told.is_none() || answered.is_none() {
         let (path, body) = soon("what the node says", sent.recv()).await.unwrap();
-        if path == REQUESTS { told = Some(body) } else { answered = Some((path, body)) }
+        if path == JOB_REQUESTS_PATH { told = Some(body) } else { answered = Some((path, body)) }
     }
     let told: Value = serde_json::from_slice(&told.unwrap()).unwrap();
     assert_eq!((told["node"].as_str(), told["trigger"]["kind"].as_str()), (Some("n1"), Some("signal")));

@@ -53,8 +53,8 @@ use gpuvitals_analysis::findings::holder_of;
 use gpuvitals_core::history::GpuState;
 use gpuvitals_core::time::MINUTE_NS;
 use gpuvitals_flight::{
-    FlightTrigger, JobIncident, JobIncidents, JobMembers, JobRequest, JobTrigger, StandingRequests,
-    WindowPart,
+    FlightTrigger, JOB_REQUESTS_PATH, JobIncident, JobIncidents, JobMembers, JobRequest, JobTrigger,
+    StandingRequests, WindowPart,
 };
 use gpuvitals_listener::body::discard;
 use gpuvitals_listener::parameter::{self, ParameterError};
@@ -70,7 +70,6 @@ use crate::error::ApiError;
 use crate::jobs_kept::{KeptJobs, on_disk};
 use crate::parameter::{Asked, Named, json_body};
 
-const REQUESTS: &str = "/api/v1/flight/requests";
 const NODES: &str = "/api/v1/flight/incidents/{id}/nodes/{node}";
 /// The beginning of a stream: how long to wait before reconnecting, and something to see at once.
 const GREETING: &str = "retry: 3000\n: asked here\n\n";
@@ -87,7 +86,7 @@ const NODE: &str = "1 to 200 of letters, digits, -, _ and ., no . first";
 /// The paths.
 pub(crate) fn paths() -> Router<Api> {
     Router::new()
-        .route(REQUESTS, get(follow).post(ask).fallback(refused))
+        .route(JOB_REQUESTS_PATH, get(follow).post(ask).fallback(refused))
         .route("/api/v1/flight/incidents", get(list))
         .route("/api/v1/flight/incidents/{id}", get(one))
         .route("/api/v1/flight/incidents/{id}/rows", get(rows::rows))
