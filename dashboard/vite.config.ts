@@ -19,6 +19,8 @@ export default defineConfig({
     environment: "happy-dom",
     include: ["src/**/*.test.{ts,tsx}"],
     setupFiles: ["src/testing/setup.ts"],
+    // A file's tests leave nothing behind, so that files share what they import: a quarter of the time.
+    isolate: false,
     restoreMocks: true,
     unstubGlobals: true,
   },

@@ -143,7 +143,8 @@ const DEFAULTS: Readonly<Record<string, Handler>> = {
   "/metrics": { body: "" },
   "/api/v1/gpus": listOf([]),
   "/api/v1/gpu/clusters": ok([]),
-  "/api/v1/analysis/findings": findingsOf([]),
+  // Judged as it is asked: an answer made as the file was read is old after a minute, and the page says so.
+  "/api/v1/analysis/findings": () => findingsOf([]),
   "/api/v1/analysis/silences": ok({ silences: [], judged_at: "" }),
   "/api/v1/analysis/trends": (params) => trendsOf(params, []),
   "/api/v1/analysis/changes": ok({ changes: [], total: 0, start: "", end: "", pagination: { limit: 500, offset: 0, has_next: false } }),
