@@ -126,7 +126,7 @@ fn chapter(table: Table, title: &str, metrics: &[&Metric]) -> Vec<String> {
 }
 
 const HEAD: &str = "\
-<!-- Generated from crates/core/src/catalogue by its test: `UPDATE=1 cargo test -p gpuvitals-core --test catalogue`. -->
+<!-- Generated from crates/core/src/catalogue by its test: `UPDATE=1 cargo test -p gpuvitals-core --test it catalogue`. -->
 
 # Metrics
 

@@ -522,7 +522,7 @@ fn the_document_is_fresh() {
     let text = std::fs::read_to_string(&path).unwrap_or_default();
     assert!(
         text == wanted,
-        "docs/metrics.md is stale: run `UPDATE=1 cargo test -p gpuvitals-core --test catalogue`"
+        "docs/metrics.md is stale: run `UPDATE=1 cargo test -p gpuvitals-core --test it catalogue`"
     );
 }
 
