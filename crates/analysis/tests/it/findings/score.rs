@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, HashSet};
 use std::fmt::Write as _;
 use std::path::Path;
 
-use crate::faults::{FAULTS, Place, Target, Trouble};
-use crate::lab::{Lab, gpu_seconds, is_about};
+use super::faults::{FAULTS, Place, Target, Trouble};
+use super::lab::{Lab, gpu_seconds, is_about};
 
 #[derive(Default)]
 pub(crate) struct Score {

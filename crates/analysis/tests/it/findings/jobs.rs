@@ -6,8 +6,8 @@ use std::fmt::Write as _;
 use gpuvitals_core::time::MINUTE_NS;
 use gpuvitals_core::{Identity, IdentityColumn};
 
-use crate::lab::{Lab, Opened, SimRow, gpu_seconds};
-use crate::score::percent;
+use super::lab::{Lab, Opened, SimRow, gpu_seconds};
+use super::score::percent;
 
 /// The first host's jobs have the simulated fleet's own faults.
 pub(crate) const FIRST_HOST: &str = "sim-node-0001";

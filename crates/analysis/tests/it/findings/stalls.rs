@@ -6,9 +6,9 @@ use std::fmt::Write as _;
 use gpuvitals_core::time::MINUTE_NS;
 use gpuvitals_core::{Identity, IdentityColumn};
 
-use crate::jobs::{FIRST_HOST, rests, works};
-use crate::lab::{Lab, SimRow, gpu_seconds};
-use crate::score::percent;
+use super::jobs::{FIRST_HOST, rests, works};
+use super::lab::{Lab, SimRow, gpu_seconds};
+use super::score::percent;
 
 /// What a job of these tests is called, before its host and its number there.
 const NAME: &str = "stall";

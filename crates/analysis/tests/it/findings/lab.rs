@@ -13,9 +13,9 @@ use gpuvitals_core::time::MINUTE_NS;
 use gpuvitals_core::{Batch, BatchBuilder, Identity, IdentityColumn, MetricId, Origin, Table};
 use gpuvitals_inputs::simulated::{SimConfig, SimPace, Simulated};
 
-use crate::faults::{Fault, Target, Trouble};
-use crate::jobs::Jobs;
-use crate::stalls::Stalls;
+use super::faults::{Fault, Target, Trouble};
+use super::jobs::Jobs;
+use super::stalls::Stalls;
 
 const GPUS: usize = 64;
 const TICK_NS: i64 = 10_000_000_000;

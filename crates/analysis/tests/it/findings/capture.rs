@@ -15,7 +15,7 @@ use gpuvitals_core::{Batch, BatchBuilder, Identity, IdentityColumn, MetricId, Or
 use gpuvitals_inputs::csv::CsvSource;
 use gpuvitals_inputs::replay::ReplayConfig;
 
-use crate::lab::{Lab, START_NS, asked, gpu_seconds};
+use super::lab::{Lab, START_NS, asked, gpu_seconds};
 
 /// The fleet of the capture; none where it is not on this machine.
 fn fleet() -> Option<(Fleet, Vec<Batch>)> {

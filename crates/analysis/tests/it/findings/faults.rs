@@ -2,7 +2,7 @@
 
 use gpuvitals_core::{Identity, IdentityColumn};
 
-use crate::lab::SimRow;
+use super::lab::SimRow;
 
 /// A kind of fault.
 pub(crate) struct Fault {
