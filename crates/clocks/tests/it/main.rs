@@ -1,0 +1,4 @@
+//! Clocks of both vendors through the public face: captured trees, and an imitation of NVIDIA's library.
+
+mod amd;
+mod nvidia;
