@@ -8,7 +8,7 @@ use gpuvitals_inputs::csv::{CsvInput, CsvSource};
 use gpuvitals_inputs::replay::ReplayConfig;
 use serde_json::{Value as Json, json};
 
-use crate::reading::{NOW, POLLS_MAX, config, reader, reports, rows};
+use super::reading::{NOW, POLLS_MAX, config, reader, reports, rows};
 
 fn open(input: CsvInput) -> CsvSource {
     CsvSource::open(input, ReplayConfig { messages: true, batch_rows: 7, ..config() }, NOW).unwrap()
@@ -142,7 +142,7 @@ fn what_nvidia_smi_wrote_on_real_machines_comes_back_as_the_same_rows() {
 
 #[test]
 fn without_the_wish_there_are_no_messages() {
-    let mut source = crate::reading::open("timestamp,gpu_id,temperature\n1700000000,gpu_0,50\n");
+    let mut source = super::reading::open("timestamp,gpu_id,temperature\n1700000000,gpu_0,50\n");
     assert!(matches!(source.poll(NOW).unwrap(), Poll::NotBefore(_) | Poll::Ready(_)));
     assert!(source.messages().is_none());
 }

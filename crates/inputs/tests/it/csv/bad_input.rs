@@ -7,7 +7,7 @@ use gpuvitals_inputs::csv::{CsvInput, CsvSource};
 use gpuvitals_inputs::replay::{Cause, REPORTS_MAX};
 use proptest::prelude::*;
 
-use crate::reading::{NOW, config, drain, open, reader, reports, rows};
+use super::reading::{NOW, config, drain, open, reader, reports, rows};
 
 #[test]
 fn a_file_that_cannot_be_worked_with_is_refused_at_once() {

@@ -4,7 +4,7 @@ use gpuvitals_core::ports::{Poll, Source as _};
 use gpuvitals_inputs::csv::CsvSource;
 use gpuvitals_inputs::replay::{Cause, ReplayConfig};
 
-use crate::reading::{NOW, config, drain, open, reader, rows};
+use super::reading::{NOW, config, drain, open, reader, rows};
 
 /// What each row has behind its time and GPU.
 fn values(text: &str) -> Vec<String> {

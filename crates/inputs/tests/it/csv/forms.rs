@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 use std::io::Write as _;
 
-use crate::reading::{NOW, SECOND_NS, config, drain, open, reports, rows};
+use super::reading::{NOW, SECOND_NS, config, drain, open, reports, rows};
 use gpuvitals_core::ports::{Poll, Source as _};
 use gpuvitals_core::time;
 use gpuvitals_inputs::csv::{CsvError, CsvForm, CsvInput, CsvSource};
@@ -342,7 +342,7 @@ fn rows_without_a_time_of_one_gpu_stay_apart() {
 fn settings_that_make_no_sense_are_refused() {
     let check = |config: ReplayConfig, expected: &str| {
         let error =
-            CsvSource::open(crate::reading::reader(WIDE.as_bytes().to_vec()), config, NOW).unwrap_err();
+            CsvSource::open(super::reading::reader(WIDE.as_bytes().to_vec()), config, NOW).unwrap_err();
         assert_eq!(error.to_string(), expected);
     };
     check(ReplayConfig { speed: 0.0, ..config() }, "speed is 0; it must be a number above 0");

@@ -7,8 +7,8 @@ use gpuvitals_inputs::csv::Hints;
 use gpuvitals_inputs::replay::ReplayConfig;
 use proptest::prelude::*;
 
-use crate::logs::{hinted, read_with};
-use crate::reading::reader;
+use super::logs::{hinted, read_with};
+use super::reading::reader;
 
 /// Zones, the instant at which their clocks are put back, and the minutes by which they are ahead of UTC before and after.
 const ZONES: [(&str, &str, i64, i64); 6] = [

@@ -11,7 +11,7 @@ use gpuvitals_core::{Batch, BatchBuilder, Identity, IdentityColumn, Origin, Tabl
 use gpuvitals_inputs::csv::write::{WideWriter, WriteError};
 use gpuvitals_inputs::csv::{CsvForm, CsvSource};
 
-use crate::reading::{NOW, SECOND_NS, config, drain, reader, rows};
+use super::reading::{NOW, SECOND_NS, config, drain, reader, rows};
 
 /// The latest values of each GPU, whatever rows they came in.
 fn merged(batches: &[Batch]) -> BTreeMap<String, BTreeMap<&'static str, f64>> {

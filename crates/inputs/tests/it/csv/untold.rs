@@ -3,8 +3,8 @@
 use gpuvitals_inputs::csv::{CsvInput, CsvSource, Hints};
 use gpuvitals_inputs::replay::{Replay, ReplayConfig, ReplaySource};
 
-use crate::logs::{hinted, read_with, refused};
-use crate::reading::{NOW, POLLS_MAX, config, drain, open, reader, rows};
+use super::logs::{hinted, read_with, refused};
+use super::reading::{NOW, POLLS_MAX, config, drain, open, reader, rows};
 
 /// The rows of a text, each without its source.
 fn read(text: &str) -> Vec<String> {

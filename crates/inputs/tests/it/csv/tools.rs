@@ -2,8 +2,8 @@
 
 use std::path::Path;
 
-use crate::logs::read_with;
-use crate::reading::config;
+use super::logs::read_with;
+use super::reading::config;
 
 /// The rows of a log.
 fn read(name: &str) -> Vec<String> {

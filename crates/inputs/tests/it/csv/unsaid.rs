@@ -2,8 +2,8 @@
 
 use gpuvitals_inputs::csv::{CsvSource, Hints};
 
-use crate::logs::{hinted, read_with, refused};
-use crate::reading::{NOW, config, drain, reader, rows};
+use super::logs::{hinted, read_with, refused};
+use super::reading::{NOW, config, drain, reader, rows};
 
 /// The first row of a text, without its time and source, and the notes about it.
 fn first(text: &str) -> (String, Vec<String>) {

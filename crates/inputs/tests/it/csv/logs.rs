@@ -6,7 +6,7 @@ use gpuvitals_core::time::Zone;
 use gpuvitals_inputs::csv::{CsvError, CsvInput, CsvSource, Hints};
 use gpuvitals_inputs::replay::{Cause, Replay, ReplayConfig};
 
-use crate::reading::{NOW, config, drain, open, reader, rows};
+use super::reading::{NOW, config, drain, open, reader, rows};
 
 fn log(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures/logs").join(name)

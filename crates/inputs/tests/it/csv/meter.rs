@@ -5,8 +5,8 @@ use std::path::Path;
 use gpuvitals_core::time::Zone;
 use gpuvitals_inputs::csv::{CsvSource, Hints};
 
-use crate::logs::{hinted, read_with};
-use crate::reading::NOW;
+use super::logs::{hinted, read_with};
+use super::reading::NOW;
 
 #[test]
 fn each_log_beside_the_meter_is_of_one_gpu_in_watts_at_the_zones_times() {

@@ -2,8 +2,8 @@
 
 use gpuvitals_inputs::csv::{CsvSource, Hints};
 
-use crate::logs::{hinted, read_with, refused};
-use crate::reading::{NOW, config, drain, reader, rows};
+use super::logs::{hinted, read_with, refused};
+use super::reading::{NOW, config, drain, reader, rows};
 
 /// The rows of a text without its source and the time of those that have none.
 fn said(text: &str) -> Vec<String> {
