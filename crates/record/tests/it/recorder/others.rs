@@ -2,7 +2,7 @@
 
 use gpuvitals_record::{RecordError, Recorder, repair};
 
-use crate::{Counting, config, parquet_rows, started};
+use super::{Counting, config, parquet_rows, started};
 
 #[test]
 fn files_of_others_are_left_alone() {

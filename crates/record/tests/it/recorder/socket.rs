@@ -3,7 +3,7 @@
 use gpuvitals_record::{Recorder, repair, send_mark};
 use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
 
-use crate::{Counting, config, started};
+use super::{Counting, config, started};
 
 #[test]
 fn marks_come_from_the_process_and_through_the_socket() {

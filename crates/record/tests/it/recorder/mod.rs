@@ -155,7 +155,7 @@ fn child_that_records_until_it_is_killed() {
 /// A process that records, how much it had written by one of its lines, and its other lines: it dies when nobody reads them.
 fn child(directory: &Path, nth: usize) -> (Child, usize, impl Iterator<Item = usize> + use<>) {
     let mut child = Command::new(std::env::current_exe().unwrap())
-        .args(["--exact", "child_that_records_until_it_is_killed", "--nocapture"])
+        .args(["--exact", "recorder::child_that_records_until_it_is_killed", "--nocapture"])
         .env("RECORDER_TEST_DIRECTORY", directory)
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())

@@ -15,7 +15,7 @@ use parquet::arrow::ArrowWriter;
 use parquet::file::metadata::KeyValue;
 use parquet::file::properties::WriterProperties;
 
-use crate::{Counting, POWER, config, started};
+use super::{Counting, POWER, config, started};
 
 /// A field of a message.
 enum WireField {

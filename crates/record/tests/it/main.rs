@@ -1,0 +1,4 @@
+//! Recordings through the public face: how they are written, and how runs are compared.
+
+mod compare;
+mod recorder;
