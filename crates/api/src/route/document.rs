@@ -30,7 +30,7 @@ pub fn yaml() -> Result<String, YamlError> {
 pub struct YamlError(String);
 
 const HEAD: &str =
-    "# Generated from crates/api by its test: `UPDATE=1 cargo test -p gpuvitals-api --test document`.\n";
+    "# Generated from crates/api by its test: `UPDATE=1 cargo test -p gpuvitals-api --test it document`.\n";
 
 /// How the names of bodies of requests begin.
 const ASKED: &str = "New";

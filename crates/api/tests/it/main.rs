@@ -1,4 +1,4 @@
-//! The gateway through real sockets, with a real store behind it.
+//! The gateway through real sockets, with a real store behind it, and its document.
 #![expect(
     clippy::unwrap_used,
     clippy::expect_used,
@@ -16,6 +16,7 @@ mod client;
 mod clusters;
 mod collector;
 mod course;
+mod document;
 mod fleet_use;
 mod flight;
 mod jobs;
