@@ -1,5 +1,4 @@
 //! The host, read from a captured `/proc`, from ones that are odd, and from the real one.
-#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 #![expect(clippy::cast_precision_loss, reason = "the counts compared here are small")]
 
 use std::fs;

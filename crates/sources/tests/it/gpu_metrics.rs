@@ -1,5 +1,4 @@
 //! The `gpu_metrics` decoder against captured tables, against the kernel's layouts, and against anything else.
-#![expect(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test fails by panicking")]
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;

@@ -1,5 +1,4 @@
 //! Processes on AMD GPUs, on made-up procfs and KFD trees with the kernel's own record format.
-#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::fs;
 use std::os::unix::fs::symlink;

@@ -1,6 +1,5 @@
 //! Devices that fail while they are read, through an imitation of `/sys` that has faults by rule. Skipped,
 //! with a line on standard error, if the machine has no FUSE.
-#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod amd;
 mod rules;

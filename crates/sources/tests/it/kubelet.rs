@@ -1,5 +1,4 @@
 //! The kubelet's pod-resources socket, played by a real gRPC server.
-#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::convert::Infallible;
 use std::path::Path;
