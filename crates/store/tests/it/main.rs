@@ -1,4 +1,4 @@
-//! The store through its public face: restarts, crashes, full disks, damage, any order.
+//! The store through its public face: restarts, crashes, full disks, damage, any order, and what all histories answer.
 #![expect(
     clippy::unwrap_used,
     clippy::cast_precision_loss,
@@ -17,10 +17,12 @@ mod fleet;
 mod limits;
 mod model;
 mod quarantine;
+mod query;
 mod recent;
 mod restart;
 mod retention;
 mod rollups;
+mod suite;
 mod support;
 mod tables;
 mod usage;

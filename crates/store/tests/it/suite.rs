@@ -1,7 +1,5 @@
 //! The store does what every sink and history does, whatever it has flushed, merged and rolled up; and so does a view beside it.
 
-#![expect(clippy::unwrap_used, reason = "what fails here fails its test")]
-
 use std::sync::Arc;
 
 use gpuvitals_core::history::{

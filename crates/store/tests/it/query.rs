@@ -1,7 +1,5 @@
 //! Questions to a store: what the suite of all histories leaves open.
 
-#![expect(clippy::unwrap_used, reason = "what fails here fails its test")]
-
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
