@@ -1,11 +1,6 @@
 //! Does each step to the broker and to the model, and compares.
 
-#![expect(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::indexing_slicing,
-    reason = "a run that goes astray fails its test"
-)]
+#![expect(clippy::indexing_slicing, reason = "a run that goes astray fails its test")]
 #![expect(clippy::cast_possible_truncation, reason = "the numbers of a test are small")]
 
 use std::collections::BTreeMap;

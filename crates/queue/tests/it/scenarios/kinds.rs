@@ -1,7 +1,5 @@
 //! Frames of all kinds, packed with others or not, come as they were published.
 
-#![expect(clippy::unwrap_used, reason = "a test that goes astray fails")]
-
 use std::num::NonZeroU32;
 use std::sync::Arc;
 
@@ -9,7 +7,7 @@ use gpuvitals_queue::{
     Broker, ConsumerId, ConsumerOptions, ContentType, Delivery, Encoding, Frame, Millis, QueueConfig,
 };
 
-use crate::story::TOPIC;
+use super::story::TOPIC;
 
 /// Every kind in turn.
 fn turn<T: Clone>(kinds: &[T], number: u64) -> T {

@@ -1,7 +1,5 @@
 //! The queue within one process. Tokio's time is paused: it jumps to the next timer when all tasks wait.
 
-#![expect(clippy::unwrap_used, reason = "a queue that fails where it should not fails its test")]
-
 use std::num::NonZeroU32;
 use std::time::Duration;
 

@@ -1,11 +1,5 @@
 //! A queue in a directory: what was answered is there after a restart, and what happens when the disk fails.
 
-#![expect(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    reason = "a queue that fails where it should not fails its test"
-)]
-
 use std::io::ErrorKind;
 use std::time::Duration;
 

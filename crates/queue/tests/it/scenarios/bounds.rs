@@ -9,7 +9,7 @@ use gpuvitals_queue::{
     NameError, PublishError, QueueConfig, ReceiveError, Start, SubscribeError, WhenFull, dead_topic,
 };
 
-use crate::story::{Story, TIMEOUT, TOPIC, credits, without_backoff};
+use super::story::{Story, TIMEOUT, TOPIC, credits, without_backoff};
 
 #[test]
 fn a_full_topic_refuses_and_counts_and_recovers() {

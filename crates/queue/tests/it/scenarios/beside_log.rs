@@ -1,7 +1,5 @@
 //! A broker beside a log: what is on disk gives its memory back, what is under way counts.
 
-#![expect(clippy::unwrap_used, reason = "a test that goes astray fails")]
-
 use std::num::NonZeroU32;
 use std::sync::Arc;
 
@@ -14,7 +12,7 @@ use gpuvitals_queue::{
 };
 use gpuvitals_rig::waiting::within;
 
-use crate::story::TOPIC;
+use super::story::TOPIC;
 
 /// A broker whose log was empty, and a place in some log.
 fn broker(change: impl FnOnce(&mut QueueConfig)) -> (Broker, Place) {

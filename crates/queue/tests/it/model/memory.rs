@@ -1,7 +1,5 @@
 //! What a log would keep of the broker under test.
 
-#![expect(clippy::unwrap_used, reason = "a run that goes astray fails its test")]
-
 use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock};
 

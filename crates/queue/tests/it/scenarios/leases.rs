@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use gpuvitals_queue::{DeadFacts, DeliveryId, Millis, NackKind, ReceiveError, SettleError, Start};
 
-use crate::story::{Story, TIMEOUT, TOPIC, credits, without_backoff};
+use super::story::{Story, TIMEOUT, TOPIC, credits, without_backoff};
 
 #[test]
 fn every_group_gets_every_message_and_one_consumer_of_a_group_each() {

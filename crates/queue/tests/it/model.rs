@@ -8,19 +8,18 @@
 //! A broker beside a log is also compared, after each step, with what follows from the facts that it noted; now and
 //! then it is restarted from these, or from its own image. `PROPTEST_CASES` makes it longer.
 
-mod model {
-    pub(crate) mod frames;
-    pub(crate) mod memory;
-    pub(crate) mod program;
-    pub(crate) mod run;
-}
+mod frames;
+mod memory;
+mod program;
+mod run;
 
 use gpuvitals_queue::WhenFull;
-use model::program::{Step, steps};
+use program::{Step, steps};
 use proptest::prelude::*;
+use run::Run;
 
 fn check(program: &[Step], when_full: WhenFull, is_kept: bool, seed: u64) {
-    let mut run = model::run::Run::new(when_full, is_kept, seed);
+    let mut run = Run::new(when_full, is_kept, seed);
     for step in program {
         run.step(step);
     }

@@ -1,11 +1,6 @@
 //! Frames that refer to another one's names: what a small frame takes on disk, and that it is whole wherever it lies.
 
-#![expect(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::cast_precision_loss,
-    reason = "a queue that fails where it should not fails its test; a measurement prints what it found"
-)]
+#![expect(clippy::cast_precision_loss, reason = "a measurement prints what it found")]
 
 use std::collections::BTreeMap;
 use std::time::Duration;

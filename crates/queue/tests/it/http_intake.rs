@@ -1,6 +1,5 @@
 //! Documents of messages → frames: every message is taken as it was written or refused at its place, whatever its
 //! neighbours are.
-#![expect(clippy::unwrap_used, reason = "helpers of tests are tests")]
 
 use gpuvitals_queue::Encoding;
 use gpuvitals_queue::server::intake::{

@@ -1,7 +1,5 @@
 //! What the stories are told with.
 
-#![expect(clippy::unwrap_used, reason = "a story that cannot be told fails its test")]
-
 use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::time::Duration;
