@@ -66,7 +66,7 @@ fmt: ## Format the Rust code
 
 generate: ## Refresh generated files (OpenAPI documents, docs, configs/config.yaml unless it was edited, client types, deploy)
 	UPDATE=1 cargo test --locked -q -p gpuvitals-core -p gpuvitals-exposition -p gpuvitals-api -p gpuvitals-report -p gpuvitals
-	UPDATE=1 cargo test --locked -q -p gpuvitals-queue --test http document
+	UPDATE=1 cargo test --locked -q -p gpuvitals-queue --test served http::document
 	cd dashboard && npm run --silent types
 	UPDATE=1 scripts/charts
 

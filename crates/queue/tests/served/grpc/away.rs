@@ -17,7 +17,7 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio_util::sync::CancellationToken;
 use tonic::Code;
 
-use crate::rig::{Rig, TOPIC, frame, in_time, receive};
+use super::rig::{Rig, TOPIC, frame, in_time, receive};
 
 #[tokio::test]
 async fn nobody_waits_for_a_queue_that_is_away_to_be_made() {

@@ -7,7 +7,7 @@ use gpuvitals_queue::{
 };
 use tokio_util::sync::CancellationToken;
 
-use crate::rig::{Rig, frame, in_time};
+use super::rig::{Rig, frame, in_time};
 
 /// Forwards frames from a queue of this process to the server, until each is taken or refused: how many are.
 async fn forwarded(rig: &Rig, frames: Vec<Frame>) -> (usize, usize) {

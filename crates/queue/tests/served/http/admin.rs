@@ -11,8 +11,8 @@ use gpuvitals_rig::waiting;
 use gpuvitals_settings::{Section, Typed as _};
 use serde_json::{Value, json};
 
-use crate::client::{JSON, LINES, ask, get, post};
-use crate::world::{World, array, message, messages};
+use super::client::{JSON, LINES, ask, get, post};
+use super::world::{World, array, message, messages};
 
 fn keys(of: &Value) -> Vec<&str> {
     of.as_object().unwrap().keys().map(String::as_str).collect()

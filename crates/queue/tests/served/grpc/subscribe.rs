@@ -9,7 +9,7 @@ use gpuvitals_queue::{
     Producer, PublishError, ReceiveError, SettleError, Start, TopicStats,
 };
 
-use crate::rig::{Rig, TOPIC, credits, frame, in_time, receive};
+use super::rig::{Rig, TOPIC, credits, frame, in_time, receive};
 
 fn nack(id: DeliveryId, kind: NackKind) -> Nack {
     Nack { id, kind, reason: "busy".into() }

@@ -1,7 +1,5 @@
 //! The queue by gRPC: real sockets, both sides of the protocol.
 
-#![expect(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by panicking")]
-
 mod access;
 mod away;
 mod refused;

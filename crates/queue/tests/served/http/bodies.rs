@@ -9,8 +9,8 @@ use serde_json::json;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 
-use crate::client::{JSON, LINES, get, post, say};
-use crate::world::{World, array, gzip, message, messages};
+use super::client::{JSON, LINES, get, post, say};
+use super::world::{World, array, gzip, message, messages};
 
 #[tokio::test]
 async fn packed_bodies_are_unpacked() {

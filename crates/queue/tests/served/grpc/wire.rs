@@ -7,8 +7,8 @@ use gpuvitals_queue::{ContentType, DeadFacts, Frame, Millis};
 use prost::Message as _;
 use tonic::{Code, Status};
 
-use crate::away::json;
-use crate::rig::{Rig, TOPIC, in_time};
+use super::away::json;
+use super::rig::{Rig, TOPIC, in_time};
 
 fn request(topic: &str, frame: Option<v1::Frame>) -> v1::PublishRequest {
     v1::PublishRequest { topic: topic.to_owned(), frame }

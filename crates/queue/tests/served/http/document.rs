@@ -7,10 +7,10 @@ use gpuvitals_queue::server::http::HttpLimits;
 use gpuvitals_queue::{Consumer as _, ConsumerOptions, Nack, NackKind, QueueConfig};
 use serde_json::{Value, json};
 
-use crate::client::{Answer, JSON, ask, get, post};
-use crate::world::{World, array, message};
+use super::client::{Answer, JSON, ask, get, post};
+use super::world::{World, array, message};
 
-const HEAD: &str = "# Generated from crates/queue by its test: `UPDATE=1 cargo test -p gpuvitals-queue --test http document`.\n";
+const HEAD: &str = "# Generated from crates/queue by its test: `UPDATE=1 cargo test -p gpuvitals-queue --test served http::document`.\n";
 
 fn document() -> Value {
     serde_json::to_value(gpuvitals_queue::server::document()).unwrap()

@@ -11,7 +11,7 @@ use tempfile::TempDir;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
-use crate::rig::{Rig, TOPIC, frame, in_time};
+use super::rig::{Rig, TOPIC, frame, in_time};
 
 /// An authority with a server and a client, as files.
 struct Papers {

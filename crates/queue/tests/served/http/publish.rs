@@ -8,8 +8,8 @@ use gpuvitals_rig::waiting::soon;
 use serde_json::json;
 use tokio::task::JoinSet;
 
-use crate::client::{JSON, LINES, post, say};
-use crate::world::{World, array, message, messages};
+use super::client::{JSON, LINES, post, say};
+use super::world::{World, array, message, messages};
 
 #[tokio::test]
 async fn one_message_is_stored_as_it_was_written() {

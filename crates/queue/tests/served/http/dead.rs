@@ -14,8 +14,8 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tower::ServiceExt as _;
 
-use crate::client::{LINES, ask, get, post};
-use crate::world::{World, message, messages};
+use super::client::{LINES, ask, get, post};
+use super::world::{World, message, messages};
 
 /// Everything that is held in `t` becomes dead letters of group `g`, a letter each frame.
 async fn kill(world: &World) {
@@ -36,7 +36,7 @@ async fn publish(world: &World, letters: u32) {
     }
 }
 
-async fn replay(world: &World, body: &Value) -> crate::client::Answer {
+async fn replay(world: &World, body: &Value) -> super::client::Answer {
     post(world.at, "/topics/t/dead/replay", &[], body.to_string().as_bytes()).await
 }
 
