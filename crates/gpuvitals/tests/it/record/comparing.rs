@@ -7,7 +7,7 @@ use gpuvitals_rig::gpuvitals;
 use gpuvitals_rig::program::Finished as _;
 use serde_json::Value;
 
-use crate::{record, said};
+use super::{record, said};
 
 /// Records a captured machine for some time.
 fn recorded(tree: &str, output: &Path, duration: &str) {

@@ -1,5 +1,4 @@
 //! `gpuvitals clocks`: the real program, on captured trees, with real commands and signals.
-#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::fs::{self, Permissions};
 use std::io::{BufRead, BufReader, Read};

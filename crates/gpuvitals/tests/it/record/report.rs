@@ -6,7 +6,7 @@ use gpuvitals_rig::gpuvitals;
 use gpuvitals_rig::program::Finished as _;
 use serde_json::Value;
 
-use crate::{record, said};
+use super::{record, said};
 
 /// What `gpuvitals report` says of a recording.
 fn report(recording: &Path, flags: &[&str]) -> String {

@@ -1,5 +1,4 @@
 //! `gpuvitals inspect`: what each log of `fixtures/logs` and `fixtures/cases` is taken for. `UPDATE=1` writes the expected texts.
-#![expect(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test fails by panicking")]
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};

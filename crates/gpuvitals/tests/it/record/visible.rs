@@ -10,7 +10,7 @@ use gpuvitals_rig::gpuvitals;
 use gpuvitals_rig::library::Library;
 use gpuvitals_rig::program::Finished as _;
 
-use crate::{record, said};
+use super::{record, said};
 
 const FIRST: &str = "GPU-5fd4f087-86f3-7a43-b711-4771313afc50";
 const SECOND: &str = "GPU-5fd4f087-86f3-7a43-b711-4771313afc51";

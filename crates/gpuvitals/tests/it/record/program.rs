@@ -9,7 +9,7 @@ use gpuvitals_rig::program::Finished as _;
 use gpuvitals_rig::waiting::{ended, outcome, until, within};
 use rustix::process::{Pid, Signal, kill_process};
 
-use crate::{open, record, rows, said};
+use super::{open, record, rows, said};
 
 fn signal(child: &Child, signal: Signal) {
     kill_process(Pid::from_child(child), signal).unwrap();

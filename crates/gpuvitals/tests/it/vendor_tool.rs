@@ -1,5 +1,4 @@
 //! GPUs that only a vendor's tool names: they are unknown before its first answer.
-#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::path::Path;
 use std::process::{Command, Output};

@@ -1,5 +1,4 @@
 //! `sample`, `doctor` and `top` on captured machines, through the real binary.
-#![expect(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test fails by panicking")]
 
 use std::io::Write;
 use std::path::{Path, PathBuf};

@@ -6,7 +6,7 @@ use std::process::Output;
 use gpuvitals_rig::gpuvitals;
 use gpuvitals_rig::program::Finished as _;
 
-use crate::{record, rows, said};
+use super::{record, rows, said};
 
 fn export(recording: &Path, flags: &[&str], file: &Path) -> Output {
     gpuvitals!().arg("export").arg(recording).args(flags).arg("-o").arg(file).finished().unwrap()

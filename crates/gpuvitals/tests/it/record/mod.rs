@@ -1,5 +1,4 @@
 //! `gpuvitals record`, `repair`, `mark`, `report`, `export` and `compare` on captured machines.
-#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod comparing;
 mod exporting;
@@ -52,7 +51,7 @@ fn rows(file: &Path) -> i64 {
 
 /// Compares with a file beside the tests; `UPDATE=1` writes it.
 fn golden(name: &str, found: &str) {
-    let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/record").join(name);
+    let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/it/record").join(name);
     if std::env::var_os("UPDATE").is_some() {
         std::fs::write(&path, found).unwrap();
     }
