@@ -1,14 +1,5 @@
 //! `gpuvitals agent` and `gpuvitals collect` send by remote write: the real binary, to a receiver made from the definitions
 //! of the protocol, and to a real Prometheus.
-#![expect(
-    clippy::unwrap_used,
-    clippy::panic,
-    clippy::indexing_slicing,
-    clippy::float_cmp,
-    clippy::cast_possible_truncation,
-    clippy::disallowed_methods,
-    reason = "a test fails by panicking; what is compared went through no arithmetic"
-)]
 
 mod access;
 mod collector;
