@@ -1,5 +1,4 @@
 //! Values that are a condition of a GPU, and their wording.
-#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::collections::BTreeSet;
 

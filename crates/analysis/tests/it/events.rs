@@ -1,5 +1,4 @@
 //! Health events from rows, and which rows leave a node.
-#![expect(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test fails by panicking")]
 
 use gpuvitals_analysis::events::HealthEvents;
 use gpuvitals_analysis::outgoing::Outgoing;

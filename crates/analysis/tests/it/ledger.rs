@@ -3,7 +3,6 @@
 //! repeated and in any order.
 //!
 //! `GPUVITALS_TEST_LONG=1` takes a thousand jobs on 200 GPUs, several times.
-#![expect(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test fails by panicking")]
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -6,9 +6,7 @@
     clippy::cast_precision_loss,
     clippy::cast_possible_truncation,
     clippy::cast_sign_loss,
-    clippy::indexing_slicing,
-    clippy::unwrap_used,
-    reason = "small numbers, and a test fails by panicking"
+    reason = "small numbers"
 )]
 
 use gpuvitals_analysis::steps::{FoundSteps, RunStep, StepSignals};

@@ -4,7 +4,6 @@
     clippy::cast_possible_truncation,
     clippy::cast_sign_loss,
     clippy::float_cmp,
-    clippy::indexing_slicing,
     reason = "small numbers, and the very values that went in"
 )]
 

@@ -1,5 +1,4 @@
 //! Clocks of NVIDIA GPUs by an imitation of the library: locking them and giving them back.
-#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use gpuvitals_clocks::{
     ClockControl, ClockError, ClockStep, Held, Level, Lock, get_current_clocks, lock_gpu_clocks, nvidia,

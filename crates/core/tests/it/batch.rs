@@ -1,5 +1,4 @@
 //! Rows go in one by one and come out as columns; impossible values stay out and are counted.
-#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use gpuvitals_core::batch::{Value, ValueError};
 use gpuvitals_core::catalogue::by_column;

@@ -1,5 +1,4 @@
 //! The error of an energy, judged by power meters that stood beside four cards, and by sensors that are made up.
-#![expect(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test fails by panicking")]
 
 use std::path::Path;
 

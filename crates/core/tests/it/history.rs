@@ -1,7 +1,5 @@
 //! Answers in parts.
 
-#![expect(clippy::unwrap_used, reason = "what fails here fails its test")]
-
 use std::sync::Arc;
 
 use gpuvitals_core::MetricId;

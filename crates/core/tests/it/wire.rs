@@ -1,5 +1,4 @@
 //! The binary form of a batch: it decodes to its input, and foreign bytes never do harm.
-#![expect(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test fails by panicking")]
 
 use std::sync::Arc;
 

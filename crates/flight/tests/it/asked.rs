@@ -1,5 +1,4 @@
 //! Incidents that a gateway asks for, among those of the node itself.
-#![expect(clippy::unwrap_used, reason = "helpers of tests are tests")]
 
 use std::path::Path;
 use std::time::Duration;

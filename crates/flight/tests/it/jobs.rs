@@ -1,5 +1,4 @@
 //! Incidents of whole jobs: what is asked, what is taken, and what a restart finds.
-#![expect(clippy::unwrap_used, clippy::expect_used, reason = "helpers of tests are tests")]
 
 use std::path::Path;
 

@@ -1,5 +1,4 @@
 //! Replay of table files through the public surface.
-#![expect(clippy::unwrap_used, clippy::indexing_slicing, reason = "helpers of tests are tests")]
 #![expect(
     clippy::cast_possible_truncation,
     clippy::cast_possible_wrap,

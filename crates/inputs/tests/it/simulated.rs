@@ -1,10 +1,5 @@
 //! The simulated fleet is believable, deterministic and labelled.
-#![expect(
-    clippy::unwrap_used,
-    clippy::indexing_slicing,
-    clippy::cast_possible_truncation,
-    reason = "a test's helpers fail by panicking, like the test"
-)]
+#![expect(clippy::cast_possible_truncation, reason = "small numbers")]
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;

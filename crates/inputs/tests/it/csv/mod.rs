@@ -1,5 +1,4 @@
 //! The CSV source and writers through their public surface.
-#![expect(clippy::unwrap_used, clippy::indexing_slicing, reason = "helpers of tests are tests")]
 
 mod autumn;
 mod bad_input;

@@ -2,7 +2,6 @@
 //!
 //! `GPUVITALS_TEST_LONG=1` takes 200 pairs, otherwise 20. The data is simulated, with 0.5 % noise from run to run and 1 % within; minutes of a
 //! server are real.
-#![expect(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test fails by panicking")]
 
 mod real;
 mod simulated;

@@ -1,5 +1,4 @@
 //! The recorder through its public surface: files, refusals, the remains of a kill.
-#![expect(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test fails by panicking")]
 
 mod others;
 mod perfetto;
