@@ -24,6 +24,7 @@
 mod error;
 mod format;
 mod frames;
+mod packed;
 mod planes;
 mod reading;
 mod writing;
@@ -32,6 +33,7 @@ pub use crate::batch::value::TEXT_LEN_MAX;
 pub use error::WireError;
 pub use format::{ABSENCES_MAX, BODY_LEN_MAX, COLUMNS_MAX, ROWS_MAX, VALUES_LEN_MAX};
 pub use frames::{FramesError, decode_frames, push_frame};
+pub use packed::{clock_and_frame, pack, unpack};
 pub use reading::{decode, decode_keeping, row_count};
 pub use writing::encode;
 

@@ -1,6 +1,6 @@
 //! What a node answers a gateway that asks for rows around a trigger of another node of its job.
 //!
-//! A piece is `length u32 | gpuvitals_record::pack(batch)`, integers little-endian.
+//! A piece is `length u32 | gpuvitals_core::wire::pack(batch)`, integers little-endian.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -8,9 +8,10 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use gpuvitals_core::batch::RowKeys;
+use gpuvitals_core::wire::pack;
 use gpuvitals_core::{Batch, Table};
 use gpuvitals_log::read_beside;
-use gpuvitals_record::{Data, pack};
+use gpuvitals_record::Data;
 
 use crate::error::FlightError;
 use crate::folder::{FlightFolder, IncidentState};
@@ -173,8 +174,8 @@ mod tests {
     use gpuvitals_core::batch::Value;
     use gpuvitals_core::clock::now_ns;
     use gpuvitals_core::time::SECOND_NS;
+    use gpuvitals_core::wire::unpack;
     use gpuvitals_core::{BatchBuilder, Identity, IdentityColumn, MetricId, Origin};
-    use gpuvitals_record::unpack;
     use gpuvitals_settings::Section as _;
 
     use super::*;

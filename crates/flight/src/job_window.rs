@@ -1,6 +1,6 @@
 //! What a node has sent: pieces of rows in a file, looked at before they count.
 //!
-//! A piece is `length u32 | gpuvitals_record::pack(batch)`, integers little-endian.
+//! A piece is `length u32 | gpuvitals_core::wire::pack(batch)`, integers little-endian.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -9,9 +9,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use gpuvitals_core::batch::RowKeys;
+use gpuvitals_core::wire::unpack;
 use gpuvitals_core::{Batch, Table};
 use gpuvitals_log::{Fresh, open_file};
-use gpuvitals_record::unpack;
 
 use crate::error::{FlightError, JobError};
 use crate::incident::FlightSpan;

@@ -2,7 +2,7 @@
 //!
 //! | kind | payload |
 //! |---|---|
-//! | 1 to 3 | rows of `gpu_events`, `system_events`, `gpu_processes`: `first_ns i64 \| last_ns i64`, then the batch (`gpuvitals_record::pack`) |
+//! | 1 to 3 | rows of `gpu_events`, `system_events`, `gpu_processes`: `first_ns i64 \| last_ns i64`, then the batch (`gpuvitals_core::wire::pack`) |
 //! | 16 | a trigger that begins an incident, as JSON: [`RingTrigger`] |
 //! | 17 | the id of an incident that is written |
 //! | 18 | nothing: the agent ended, and knew it |
@@ -14,9 +14,9 @@
 use std::collections::BTreeMap;
 
 use bytes::Bytes;
+use gpuvitals_core::wire::{pack, unpack};
 use gpuvitals_core::{Batch, Table};
 use gpuvitals_log::{Disk, Durability, Log, LogConfig, LogError, Record, Recovery, SegmentStats};
-use gpuvitals_record::{pack, unpack};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 

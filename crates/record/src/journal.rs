@@ -3,7 +3,7 @@
 //! ```text
 //! journal = record …
 //! record  = payload_len u32 | crc32(payload) u32 | payload                      integers little-endian
-//! payload = the bytes of a batch (`entry`), or of a mark
+//! payload = a packed batch (`gpuvitals_core::wire::pack`), or the bytes of a mark
 //! ```
 //!
 //! A record is written by one call, so a killed process leaves whole records and at most one torn one at the
@@ -15,9 +15,8 @@ use std::path::{Path, PathBuf};
 
 use flate2::Crc;
 use gpuvitals_core::Batch;
-use gpuvitals_core::wire::{BODY_LEN_MAX, ROWS_MAX};
+use gpuvitals_core::wire::{BODY_LEN_MAX, ROWS_MAX, clock_and_frame, unpack};
 
-use crate::entry;
 use crate::error::RecordError;
 
 /// Longest payload: a frame and the monotonic clock of its rows.
@@ -75,7 +74,7 @@ impl Journal {
 
     /// Appends a batch as one record; it is durable with the next sync.
     pub(crate) fn append_batch(&mut self, batch: &Batch) -> Result<(), RecordError> {
-        let (clock, frame) = entry::pieces(batch).map_err(RecordError::Batch)?;
+        let (clock, frame) = clock_and_frame(batch).map_err(RecordError::Batch)?;
         self.append(&[&clock, &frame])
     }
 }
@@ -144,7 +143,7 @@ impl Batches {
             None => Ok(None),
             // Its checksum is right, so it was written like this: a bug or another version, not a torn tail.
             Some(payload) => {
-                entry::unpack(payload).map(Some).map_err(|source| RecordError::Journal { path, source })
+                unpack(payload).map(Some).map_err(|source| RecordError::Journal { path, source })
             }
         }
     }

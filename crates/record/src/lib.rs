@@ -28,7 +28,6 @@ mod about;
 mod compare;
 mod data;
 mod directory;
-mod entry;
 mod error;
 mod gpu_rows;
 mod journal;
@@ -51,7 +50,6 @@ pub use compare::{
     RUNS_MAX, RunComparison, RunDifference, RunMetric, RunOutline, RunSource, UnlikeRuns, compare,
 };
 pub use data::Data;
-pub use entry::{pack, unpack};
 pub use error::RecordError;
 pub use mark::{MARK_LEN_MAX, MarkContent};
 pub use marks::{MARKS_MAX, RecordedMark, RecordedMarks};

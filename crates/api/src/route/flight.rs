@@ -16,7 +16,7 @@
 //!
 //! - `incident` of a told trigger is the id that the node's own recorder gave it; `trigger` is a `FlightTrigger` as JSON: `kind`,
 //!   `gpu`, `code`, `detail`, `rule`, `at_ns`. Both bodies are `application/json`.
-//! - Pieces are `application/octet-stream`: again and again `length u32, little-endian | gpuvitals_record::pack(batch)`, batches of
+//! - Pieces are `application/octet-stream`: again and again `length u32, little-endian | gpuvitals_core::wire::pack(batch)`, batches of
 //!   `gpu_events` with times within `asked`. No piece at all is an answer, too: the node has no rows. They are sent without
 //!   `content-length` (chunked), as the listener refuses a longer announced body. `cut=true` says that rows were left out to
 //!   fit into 1 MiB a GPU; a window is 64 MiB at most, and so is a rest. Without `part` it is the window.

@@ -2,8 +2,8 @@
 
 use gpuvitals_core::batch::Value as Number;
 use gpuvitals_core::time::{self, SECOND_NS};
+use gpuvitals_core::wire::pack;
 use gpuvitals_core::{BatchBuilder, Identity, IdentityColumn, MetricId, Origin, Table};
-use gpuvitals_record::pack;
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;

@@ -4,11 +4,11 @@ use std::path::Path;
 
 use gpuvitals_core::batch::Value;
 use gpuvitals_core::time::{MINUTE_NS, SECOND_NS};
+use gpuvitals_core::wire::pack;
 use gpuvitals_core::{Batch, BatchBuilder, Identity, IdentityColumn, MetricId, Origin, Table};
 use gpuvitals_flight::{
     FlightTrigger, JobError, JobIncidents, JobMembers, JobTrigger, WindowPart, WindowPieces,
 };
-use gpuvitals_record::pack;
 use tempfile::tempdir;
 
 /// When the first trigger is.

@@ -71,7 +71,7 @@ impl GatewayPlace {
         while let Some((len, rest)) = left.split_first_chunk::<4>() {
             let (piece, rest) = rest.split_at(u32::from_le_bytes(*len) as usize);
             left = rest;
-            let batch = gpuvitals_record::unpack(piece).unwrap();
+            let batch = gpuvitals_core::wire::unpack(piece).unwrap();
             for (row, at_ns) in batch.timestamps().iter().enumerate() {
                 let gpu = batch.identity(row).key().unwrap().to_string();
                 *rows.entry((gpu, *at_ns)).or_insert(0) += 1;

@@ -33,7 +33,7 @@ fn rows(gpu: &str, at_ns: i64) -> Vec<u8> {
         builder.set(row, MetricId::of("power_w"), Number::Float(400.0)).unwrap();
     }
     let mut packed = Vec::new();
-    gpuvitals_record::pack(&builder.finish(Origin::default(), 1).unwrap(), &mut packed).unwrap();
+    gpuvitals_core::wire::pack(&builder.finish(Origin::default(), 1).unwrap(), &mut packed).unwrap();
     let mut piece = u32::try_from(packed.len()).unwrap().to_le_bytes().to_vec();
     piece.extend(packed);
     piece

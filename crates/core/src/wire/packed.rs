@@ -1,7 +1,7 @@
-//! A batch as bytes of a journal or a log: its binary form, and the monotonic clock, which that form leaves out.
+//! A batch as bytes of a journal or a log: its frame, and the monotonic clock, which that leaves out.
 //!
 //! ```text
-//! monotonic_count u64 | monotonic_ns i64 … | frame of `gpuvitals_core::wire`    integers little-endian
+//! packed = monotonic_count u64 | monotonic_ns i64 … | frame                integers little-endian
 //! ```
 
 use std::sync::Arc;
@@ -9,13 +9,16 @@ use std::sync::Arc;
 use arrow_array::{ArrayRef, Int64Array, RecordBatch};
 use arrow_schema::{DataType, Field, Schema};
 use bytes::Bytes;
-use gpuvitals_core::Batch;
-use gpuvitals_core::batch::{MONOTONIC_COLUMN, TIMESTAMP_COLUMN};
-use gpuvitals_core::wire::{self, WireError};
+
+use super::{WireError, decode, encode};
+use crate::batch::{Batch, MONOTONIC_COLUMN, TIMESTAMP_COLUMN};
 
 /// The clock and the frame of a batch, to be written one behind the other.
-pub(crate) fn pieces(batch: &Batch) -> Result<(Vec<u8>, Bytes), WireError> {
-    let frame = wire::encode(batch)?;
+///
+/// # Errors
+/// If the batch has no binary form.
+pub fn clock_and_frame(batch: &Batch) -> Result<(Vec<u8>, Bytes), WireError> {
+    let frame = encode(batch)?;
     let monotonic = batch.monotonic().unwrap_or_default();
     let mut clock = Vec::with_capacity(8 + 8 * monotonic.len());
     clock.extend_from_slice(&(monotonic.len() as u64).to_le_bytes());
@@ -30,7 +33,7 @@ pub(crate) fn pieces(batch: &Batch) -> Result<(Vec<u8>, Bytes), WireError> {
 /// # Errors
 /// If the batch has no binary form.
 pub fn pack(batch: &Batch, bytes: &mut Vec<u8>) -> Result<(), WireError> {
-    let (clock, frame) = pieces(batch)?;
+    let (clock, frame) = clock_and_frame(batch)?;
     bytes.extend_from_slice(&clock);
     bytes.extend_from_slice(&frame);
     Ok(())
@@ -45,7 +48,7 @@ pub fn unpack(payload: &[u8]) -> Result<Batch, WireError> {
     let (count, rest) = payload.split_first_chunk::<8>().ok_or_else(short)?;
     let clock_len = usize::try_from(u64::from_le_bytes(*count)).ok().and_then(|count| count.checked_mul(8));
     let (clock, frame) = clock_len.and_then(|len| rest.split_at_checked(len)).ok_or_else(short)?;
-    let batch = wire::decode(frame)?;
+    let batch = decode(frame)?;
     if clock.is_empty() {
         return Ok(batch);
     }
