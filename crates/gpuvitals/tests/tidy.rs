@@ -70,6 +70,26 @@ const STAR: &[(&str, &[&str])] = &[
     ),
 ];
 
+/// Test programs beside the one of their crate. They change or measure what belongs to a whole process, keep a pace, or have bounds in
+/// time that others' work would break; those of `gpuvitals` are long, so that one that hangs hides little.
+const OTHER_TEST_PROGRAMS: &[&str] = &[
+    "gpuvitals/agent",
+    "gpuvitals/broker",
+    "gpuvitals/gateway",
+    "gpuvitals/outgoing",
+    "gpuvitals/pipeline",
+    "gpuvitals/streaming",
+    "gpuvitals/terminal",
+    "gpuvitals/tidy",
+    "queue/abuse",
+    "queue/crash",
+    "queue/held",
+    "queue/nats",
+    "queue/served",
+    "sources/sampler",
+    "store/abandoned",
+];
+
 /// Licences compatible with Apache-2.0 that have come in so far.
 const LICENCES: &[&str] = &[
     "Apache-2.0",
@@ -153,6 +173,24 @@ fn tests_share_code_as_crates_do() {
         offenders.is_empty(),
         "what several test programs use belongs into crates/rig, or they become one: {offenders:?}"
     );
+}
+
+#[test]
+fn a_crates_integration_tests_are_one_program_where_they_can_be() {
+    let mut others = BTreeSet::new();
+    for entry in std::fs::read_dir(root().join("crates")).unwrap().flatten() {
+        let krate = entry.file_name().to_string_lossy().into_owned();
+        let Ok(tests) = std::fs::read_dir(entry.path().join("tests")) else { continue };
+        let is_program =
+            |path: &PathBuf| path.extension().is_some_and(|it| it == "rs") || path.join("main.rs").is_file();
+        let name = |path: PathBuf| format!("{krate}/{}", path.file_stem().unwrap().to_string_lossy());
+        let programs = tests.flatten().map(|test| test.path()).filter(is_program).map(name);
+        let (known, own): (BTreeSet<_>, BTreeSet<_>) =
+            programs.partition(|program| OTHER_TEST_PROGRAMS.contains(&program.as_str()));
+        assert!(own.len() <= 1, "each is linked with all of its crate: make them one, {krate}/it: {own:?}");
+        others.extend(known);
+    }
+    assert!(others.iter().eq(OTHER_TEST_PROGRAMS), "one that is gone leaves the list: {others:?}");
 }
 
 #[test]
