@@ -57,12 +57,24 @@ pub enum FlightError {
         /// The name that was given.
         id: String,
     },
+    /// The incident is not whole.
+    #[error("{id} is torn: it is being written, or its writer was killed; look again when its time is over")]
+    Torn {
+        /// The name that was given.
+        id: String,
+    },
     /// The directory holds no ring.
     #[error("{}: no agent has a ring there; name the directory of its flight.dir", path.display())]
     NoRing {
         /// The directory that was named.
         path: PathBuf,
     },
+    /// Rows came meanwhile that have other columns than those before.
+    #[error("rows with other columns come again and again")]
+    NewColumns,
+    /// The agent ended before the time of the incident was over.
+    #[error("the incident is given up until the next start, as its agent ends")]
+    GivenUp,
     /// A file cannot have that name in an archive.
     #[error(
         "{name:?} is no name for a file of the archive: it takes printable ASCII without blanks, 100 bytes at most, each once"
@@ -92,7 +104,7 @@ impl FlightError {
     /// Whether the ring moved on while it was read: another try reads what is there now.
     pub(crate) fn is_moved_on(&self) -> bool {
         match self {
-            Self::Ring(LogError::Changed { .. } | LogError::Gone { .. }) => true,
+            Self::NewColumns | Self::Ring(LogError::Changed { .. } | LogError::Gone { .. }) => true,
             Self::Ring(LogError::Read { source, .. }) => source.kind() == io::ErrorKind::NotFound,
             _ => false,
         }

@@ -76,7 +76,13 @@ impl Facts {
             let Some(gpu) = self.gpus.get_mut(&**key).filter(|_| at_ns <= self.at_ns) else { continue };
             for (column, values) in &columns {
                 if let Some(value) = values.and_then(|values| values.value(row)) {
-                    gpu.last.insert((*column).to_owned(), value.as_decimal());
+                    let value = value.as_decimal();
+                    match gpu.last.get_mut(*column) {
+                        Some(last) => *last = value,
+                        None => {
+                            gpu.last.insert((*column).to_owned(), value);
+                        }
+                    }
                     gpu.last_ns = gpu.last_ns.max(Some(at_ns));
                 }
             }

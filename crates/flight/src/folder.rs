@@ -118,8 +118,14 @@ impl FlightFolder {
     /// The folder of an incident, which is there and no link.
     fn whole(&self, id: &str) -> Result<PathBuf, FlightError> {
         let folder = self.path(id)?;
-        let is_there = fs::symlink_metadata(&folder).is_ok_and(|facts| facts.is_dir());
-        if is_there { Ok(folder) } else { Err(FlightError::Unknown { id: id.to_owned() }) }
+        let is_folder = |path: &Path| fs::symlink_metadata(path).is_ok_and(|facts| facts.is_dir());
+        if is_folder(&folder) {
+            Ok(folder)
+        } else if is_folder(&self.incidents.join(format!("{id}{PART}"))) {
+            Err(FlightError::Torn { id: id.to_owned() })
+        } else {
+            Err(FlightError::Unknown { id: id.to_owned() })
+        }
     }
 
     /// All incidents, the oldest first. What has no name of an incident is somebody else's and left out.
@@ -336,6 +342,7 @@ mod tests {
         for id in ["20261130T031459Z-link", "20261130T031459Z-file", "../..", "nothing", "torn.part"] {
             assert!(folder.read(id).is_err(), "{id}");
         }
+        assert!(matches!(folder.read(&torn), Err(FlightError::Torn { .. })));
         folder.prune(0, &wrong);
         assert!(strange.iter().all(|name| incidents.join(name).is_dir()));
     }

@@ -23,7 +23,7 @@ const INPUTS_MAX: usize = 2_048;
 /// Rows of these from which on no more are taken: at high rates a batch has many.
 const ROWS_MAX: usize = 65_536;
 /// Between two looks at what is due.
-const PATIENCE: Duration = Duration::from_millis(250);
+const PATIENCE: Duration = Duration::from_millis(100);
 
 /// How long a recorder that is dropped may take to end.
 const DROP_PATIENCE: Duration = Duration::from_secs(10);

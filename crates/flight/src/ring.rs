@@ -313,25 +313,41 @@ pub(crate) fn rows(
     })
 }
 
-/// The notes of a kind that a ring has within some time, ends included, in the order they were written.
-pub(crate) fn notes<T: RingNote>(
-    recovery: Recovery,
-    (from_ns, to_ns): (i64, i64),
-) -> impl Iterator<Item = Result<T, FlightError>> {
-    let of_record = |record: Result<Record, LogError>| match record {
-        Ok(record) if record.kind == T::KIND => {
-            let text = record.payload.get(TIMES_LEN..).unwrap_or_default();
-            // A record that another version has written is no reason to lose the incident.
-            let notes: Vec<T> = serde_json::from_slice(text).unwrap_or_default();
-            notes.into_iter().map(Ok).collect()
-        }
-        Ok(_) => Vec::new(),
-        Err(error) => vec![Err(error.into())],
-    };
-    let is_within = move |note: &Result<T, FlightError>| {
-        note.as_ref().map_or(true, |note| (from_ns..=to_ns).contains(&note.at_ns()))
-    };
-    recovery.flat_map(of_record).filter(is_within)
+/// What a record holds of some time.
+#[derive(Debug)]
+pub(crate) enum RingItem {
+    /// Rows of a table.
+    Rows(Batch),
+    /// Lines of the kernel.
+    Lines(Vec<FlightLine>),
+    /// How long readings took.
+    Reads(Vec<FlightRead>),
+}
+
+/// What a record holds of some time, ends included; none: nothing.
+///
+/// # Errors
+/// If its rows cannot be read.
+pub(crate) fn item(record: &Record, span: (i64, i64)) -> Result<Option<RingItem>, FlightError> {
+    Ok(match record.kind {
+        LINES => Some(RingItem::Lines(notes(record, span))),
+        READS => Some(RingItem::Reads(notes(record, span))),
+        _ if last_row(record).is_some() => within(record, span)?.map(RingItem::Rows),
+        _ => None,
+    })
+}
+
+/// The notes of a record within some time.
+fn notes<T: RingNote>(record: &Record, (from_ns, to_ns): (i64, i64)) -> Vec<T> {
+    let is_apart = |(first_ns, last_ns): (i64, i64)| last_ns < from_ns || first_ns > to_ns;
+    if times(&record.payload).is_none_or(is_apart) {
+        return Vec::new();
+    }
+    let text = record.payload.get(TIMES_LEN..).unwrap_or_default();
+    // A record that another version has written is no reason to lose the incident.
+    let mut notes: Vec<T> = serde_json::from_slice(text).unwrap_or_default();
+    notes.retain(|note| (from_ns..=to_ns).contains(&note.at_ns()));
+    notes
 }
 
 /// The rows of a record within some time; none if there is none.

@@ -1,19 +1,21 @@
 //! The work of a flight recorder, with the time passed in: rows into the ring, triggers into incidents.
 
+mod ends;
+
 use std::collections::{HashMap, VecDeque};
 use std::mem;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::thread::{self, JoinHandle};
 
 use gpuvitals_core::clock::Moment;
 use gpuvitals_core::time::{MINUTE_NS, SECOND_NS};
 use gpuvitals_core::{Batch, Table, causes};
 
+use crate::early::EarlyIncident;
 use crate::error::FlightError;
 use crate::folder::{FlightFolder, IncidentState};
-use crate::incident::{FlightIncident, FlightSpan};
+use crate::incident::FlightIncident;
 use crate::line::FlightLine;
 use crate::place::FlightPlace;
 use crate::reads::{FlightRead, SlowReads};
@@ -21,14 +23,15 @@ use crate::ring::{self, Before, Ring, RingTrigger};
 use crate::terms::{FlightCounts, FlightTerms};
 use crate::trigger::{Cause, FlightTrigger, JOB};
 use crate::watch::{Watch, Watched};
-use crate::writing::{self, Order, put_about};
 
 /// Oldest age of a row here: with what it waits in the sampler before, less than the five seconds that a power cut may cost.
 const FLUSH_NS: i64 = 3 * SECOND_NS;
 /// Rows that go into the ring at once.
 const FLUSH_ROWS: usize = 16_384;
-/// How long rows of a moment may still be on their way here: those of a window are there then.
-const SETTLE_NS: i64 = SECOND_NS + SECOND_NS / 2;
+/// How long rows of a moment may still be on their way here, as samplers hand them on each second: those of a window are there then.
+const SETTLE_NS: i64 = SECOND_NS + SECOND_NS / 4;
+/// How long before the end of an incident its writing begins: minutes of rows take some seconds, and it is to be there at its end.
+const LEAD_NS: i64 = 15 * SECOND_NS;
 /// Triggers within this time after the first are its incident's.
 const JOIN_NS: i64 = MINUTE_NS;
 /// Other triggers that an incident names; further ones are counted.
@@ -103,7 +106,8 @@ pub(crate) struct Worker {
     reopen_ns: i64,
     /// When each cause last was a trigger, nanoseconds UTC.
     seen: HashMap<Cause, i64>,
-    writing: Option<JoinHandle<Result<FlightIncident, FlightError>>>,
+    /// The first open incident, as far as it is written.
+    writing: Option<EarlyIncident>,
     counts: Arc<FlightCounts>,
     directory: PathBuf,
     /// Owned until this is dropped, after the ring.
@@ -120,6 +124,9 @@ struct OpenIncident {
     due_ns: i64,
     /// Until when it takes triggers.
     until_ns: i64,
+    /// Whether its writing began.
+    is_early: bool,
+    /// Whether its time is over.
     is_ordered: bool,
     /// Whether it began before the start.
     is_from_before: bool,
@@ -300,11 +307,15 @@ impl Worker {
         if !self.is_flushed() && (is_old || self.rows >= FLUSH_ROWS) {
             self.flush(now);
         }
-        if self.writing.as_ref().is_some_and(JoinHandle::is_finished) {
+        if self.writing.as_ref().is_some_and(EarlyIncident::is_done) {
             self.take_written();
         }
-        if self.open.front().is_some_and(|open| !open.is_ordered && now.mono_ns >= open.due_ns) {
-            self.order(now);
+        if let Some(open) = self.open.front().filter(|open| !open.is_ordered) {
+            if now.mono_ns >= open.due_ns {
+                self.order(now);
+            } else if !open.is_early && now.mono_ns >= open.due_ns.saturating_sub(LEAD_NS) {
+                self.write_early(now);
+            }
         }
         let has_next = self.open.len() > 1;
         let is_over = |open: &OpenIncident| open.is_ordered && (has_next || now.mono_ns >= open.until_ns);
@@ -348,7 +359,7 @@ impl Worker {
             }
         }
         // Rows that are read are not taken away meanwhile.
-        if self.writing.is_none() {
+        if !self.is_read() {
             // However long the agent was away, what was before is no less wanted.
             let now_ns = if self.from_before > 0 { i64::MIN } else { now.wall_ns };
             outcome = outcome.and(self.ring.trim(now_ns));
@@ -369,7 +380,7 @@ impl Worker {
 
     /// Opens a ring anew of which a failed sync has left nobody knows what, with a pause after each time.
     fn reopen(&mut self, now: Moment) {
-        if self.writing.is_some() || now.mono_ns < self.reopen_ns {
+        if self.is_read() || now.mono_ns < self.reopen_ns {
             return;
         }
         self.reopen_ns = now.mono_ns.saturating_add(REOPEN_NS);
@@ -452,99 +463,11 @@ impl Worker {
             triggers,
             due_ns,
             until_ns,
+            is_early: false,
             is_ordered: false,
             is_from_before: false,
             written: None,
         });
-    }
-
-    /// Has the first open incident written on a thread of its own, so that no row waits for that.
-    fn order(&mut self, now: Moment) {
-        self.flush(now);
-        let Some(open) = self.open.front_mut() else { return };
-        open.is_ordered = true;
-        let at_ns = open.begun.trigger.at_ns;
-        let asked = FlightSpan {
-            from_ns: at_ns.saturating_sub(self.terms.before_ns),
-            to_ns: at_ns.saturating_add(self.terms.after_ns),
-        };
-        let order = Order {
-            directory: self.directory.clone(),
-            id: open.begun.id.clone(),
-            node: self.terms.node.clone(),
-            trigger: open.begun.trigger.clone(),
-            others: open.others.clone(),
-            triggers: open.triggers,
-            asked,
-            rows_lost: Some(self.counts.rows_lost.load(Ordering::Relaxed)),
-            keep: Some(self.terms.keep),
-            kernel_log: self.kernel_log.clone(),
-        };
-        let thread = thread::Builder::new().name("flight-incident".to_owned());
-        match thread.spawn(move || writing::write(&order)) {
-            Ok(thread) => self.writing = Some(thread),
-            Err(error) => self.failed(&FlightError::Thread(error)),
-        }
-    }
-
-    /// Waits for the thread that writes, if there is one.
-    fn take_written(&mut self) {
-        let Some(thread) = self.writing.take() else { return };
-        let Ok(written) = thread.join() else {
-            self.counts.incidents_failed.fetch_add(1, Ordering::Relaxed);
-            tracing::error!("the writing of an incident ended by a panic");
-            return;
-        };
-        let Some(open) = self.open.front_mut() else { return };
-        let (id, is_from_before) = (open.begun.id.clone(), open.is_from_before);
-        match written {
-            Ok(incident) => {
-                self.counts.incidents.fetch_add(1, Ordering::Relaxed);
-                tracing::warn!(id, summary = incident.sentence(), "an incident is written");
-                open.written = Some(incident);
-                self.from_before -= usize::from(is_from_before);
-                self.ended(&id);
-            }
-            Err(error) => {
-                self.failed(&error);
-                // The rows of one from before are in no other place: the next start tries again.
-                if !is_from_before {
-                    self.ended(&id);
-                }
-            }
-        }
-    }
-
-    fn failed(&self, error: &FlightError) {
-        self.counts.incidents_failed.fetch_add(1, Ordering::Relaxed);
-        tracing::error!(error = causes(error), "an incident cannot be written");
-    }
-
-    fn ended(&self, id: &str) {
-        if let Err(error) = self.ring.end(id) {
-            // The next start finds the incident, and tries again.
-            tracing::debug!(error = causes(&error), id, "the end of an incident is not noted");
-        }
-    }
-
-    /// Ends the first open incident, with the triggers that came after it was written.
-    fn close(&mut self) {
-        let Some(OpenIncident { written: Some(mut incident), others, triggers, .. }) = self.open.pop_front()
-        else {
-            return;
-        };
-        if incident.triggers == triggers {
-            return;
-        }
-        (incident.triggers, incident.others) = (triggers, others);
-        let folder = FlightFolder::of(&self.directory).path(&incident.id);
-        if let Err(error) = folder.and_then(|folder| put_about(&folder, &incident)) {
-            tracing::warn!(
-                error = causes(&error),
-                id = incident.id,
-                "later triggers are not in the incident"
-            );
-        }
     }
 }
 

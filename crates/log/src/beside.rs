@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use crate::disk::{Disk, DiskFile, Join, Step};
 use crate::error::LogError;
+use crate::format::base_in_name;
 use crate::lock::open_file;
 use crate::recovery::{self, Recovery};
 
@@ -17,29 +18,43 @@ use crate::recovery::{self, Recovery};
 /// # Errors
 /// If the directory or a file cannot be read.
 pub fn read_beside(directory: &Path) -> Result<Recovery, LogError> {
-    let disk: Arc<dyn Disk> = Arc::new(ReadOnly(directory.to_owned()));
+    read_beside_from(directory, 0)
+}
+
+/// The same without the segments before the one of this base ([`Place::segment`](crate::Place::segment)): who has read those
+/// looks for what came since.
+///
+/// # Errors
+/// As [`read_beside`].
+pub fn read_beside_from(directory: &Path, base: u64) -> Result<Recovery, LogError> {
+    let disk: Arc<dyn Disk> = Arc::new(ReadOnly { directory: directory.to_owned(), base });
     Ok(recovery::recover(&disk)?.1)
 }
 
 /// A directory whose files are only read. Recovery makes sure that it leaves a durable log, which is the writer's task:
 /// nothing of that is done here. Files under construction stay, and the end of
 /// the last segment is neither written again nor trimmed.
-struct ReadOnly(PathBuf);
+struct ReadOnly {
+    directory: PathBuf,
+    /// Segments before this one are not there.
+    base: u64,
+}
 
 impl Disk for ReadOnly {
     fn list(&self) -> io::Result<Vec<String>> {
         let mut names = Vec::new();
-        for entry in fs::read_dir(&self.0)? {
+        for entry in fs::read_dir(&self.directory)? {
             let entry = entry?;
             if entry.file_type()?.is_file() {
                 names.extend(entry.file_name().into_string());
             }
         }
+        names.retain(|name| base_in_name(name).is_none_or(|base| base >= self.base));
         Ok(names)
     }
 
     fn open(&self, name: &str) -> io::Result<Box<dyn DiskFile>> {
-        Ok(Box::new(ReadOnlyFile(open_file(&self.0.join(name))?)))
+        Ok(Box::new(ReadOnlyFile(open_file(&self.directory.join(name))?)))
     }
 
     fn create(&self, _: &str) -> io::Result<Box<dyn DiskFile>> {

@@ -93,7 +93,7 @@ mod state;
 mod submit;
 mod writer;
 
-pub use beside::read_beside;
+pub use beside::{read_beside, read_beside_from};
 pub use config::{CommitOn, Durability, LogConfig};
 pub use disk::{Disk, DiskFile, FsDisk, Join, Step, free_bytes, read_full, write_all};
 pub use error::LogError;

@@ -1,6 +1,7 @@
 //! A file of a table in Parquet, from batches that come one after the other.
 
-use std::path::Path;
+use std::fs::File;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use arrow_array::{RecordBatch, new_null_array};
@@ -9,6 +10,7 @@ use arrow_select::concat::concat_batches;
 use gpuvitals_core::{Batch, Table};
 use gpuvitals_log::Fresh;
 use parquet::arrow::ArrowWriter;
+use parquet::errors::ParquetError;
 use parquet::file::metadata::KeyValue;
 
 use crate::error::RecordError;
@@ -18,6 +20,8 @@ use crate::layout::{Columns, properties};
 const SLICE_ROWS: usize = 1_024;
 /// Rows of a row group of a final file: large enough that its share of the footer is small.
 pub(crate) const GROUP_ROWS: usize = 131_072;
+/// Rows from which on it is worth a row group of their own that they are written before the end.
+const SETTLED_ROWS: usize = 16_384;
 
 /// A file of a recording that is written from rows kept elsewhere, as those of a ring.
 #[derive(Debug)]
@@ -30,33 +34,142 @@ pub struct TableFile<'a> {
     pub facts: Vec<(&'static str, String)>,
 }
 
+/// The columns of a table's file: those that every recording has, and those of the rows that it is for.
+#[derive(Debug)]
+pub struct SeenColumns(Columns);
+
+impl SeenColumns {
+    /// Those that every recording has.
+    pub fn of(table: Table) -> Self {
+        Self(Columns::of(table))
+    }
+
+    /// Adds those of some rows.
+    pub fn add(&mut self, batch: &Batch) {
+        self.0.extend(&batch.schema());
+    }
+}
+
 impl TableFile<'_> {
     /// Writes the rows with the columns that every recording has and those that they have themselves; the file is there whole and
-    /// synced, or not at all. `batches` is called twice, once for the columns and once for the rows, which `seen` is shown. Answers
-    /// the number of rows.
+    /// synced, or not at all. `batches` is called twice, once for the columns and once for the rows. Answers the number of rows.
     ///
     /// # Errors
     /// If the rows cannot be read, or the file cannot be written.
     pub fn write<E: From<RecordError>, I: Iterator<Item = Result<Batch, E>>>(
         self,
         batches: impl Fn() -> Result<I, E>,
-        mut seen: impl FnMut(&Batch),
     ) -> Result<u64, E> {
-        let Self { table, target, facts } = self;
-        let mut columns = Columns::of(table);
+        let mut columns = SeenColumns::of(self.table);
         for batch in batches()? {
-            columns.extend(&batch?.schema());
+            columns.add(&batch?);
         }
+        let mut file = self.begin(&columns)?;
+        for batch in batches()? {
+            file.add(&batch?)?;
+        }
+        Ok(file.put()?)
+    }
+
+    /// Begins it with these columns.
+    ///
+    /// # Errors
+    /// If it cannot be created.
+    pub fn begin(self, columns: &SeenColumns) -> Result<OpenTableFile, RecordError> {
+        let Self { table, target, facts } = self;
         let own = [("schema", format!("{} 1", table.name()))];
         let facts = own.into_iter().chain(facts).map(|(key, value)| fact(key, value)).collect();
-        let mut rows = batches()?;
-        let (file, count) = write(&columns.schema(), target, facts, || {
-            let batch = rows.next().transpose()?;
-            batch.iter().for_each(&mut seen);
-            Ok::<_, E>(batch)
-        })?;
-        file.put().map_err(RecordError::io("write", target))?;
-        Ok(count)
+        OpenTableFile::create(columns.0.schema(), target, facts)
+    }
+}
+
+/// A file of a table that takes rows. Dropped before it is put to its place, it leaves nothing.
+#[derive(Debug)]
+pub struct OpenTableFile {
+    fresh: Fresh,
+    target: PathBuf,
+    schema: SchemaRef,
+    writer: ArrowWriter<File>,
+    /// Rows that go into the encoder next.
+    slice: Vec<RecordBatch>,
+    waiting: usize,
+    written: u64,
+}
+
+impl OpenTableFile {
+    fn create(schema: SchemaRef, target: &Path, facts: Vec<KeyValue>) -> Result<Self, RecordError> {
+        let fresh = Fresh::create(target).map_err(RecordError::io("create", target))?;
+        let file = fresh.file().try_clone().map_err(RecordError::io("create", target))?;
+        let properties = properties(&schema, facts);
+        let writer = ArrowWriter::try_new(file, Arc::clone(&schema), Some(properties))
+            .map_err(|source| RecordError::Parquet { path: fresh.path().to_owned(), source })?;
+        let (target, slice) = (target.to_owned(), Vec::new());
+        Ok(Self { fresh, target, schema, writer, slice, waiting: 0, written: 0 })
+    }
+
+    /// Whether it has all columns of some rows.
+    pub fn takes(&self, batch: &Batch) -> bool {
+        let has = |name: &str| self.schema.column_with_name(name).is_some();
+        batch.schema().fields().iter().all(|field| has(field.name()))
+    }
+
+    /// Adds rows. Columns that it has not are left out.
+    ///
+    /// # Errors
+    /// If they cannot be written.
+    pub fn add(&mut self, batch: &Batch) -> Result<(), RecordError> {
+        let rows = aligned(batch.records(), &self.schema).map_err(|error| self.broken(error.into()))?;
+        self.slice.push(rows);
+        self.waiting += batch.rows();
+        if self.waiting >= SLICE_ROWS { self.encode() } else { Ok(()) }
+    }
+
+    /// Hands to the disk what it has so far, so that little is left to do at its end.
+    ///
+    /// # Errors
+    /// If it cannot be written.
+    pub fn settle(&mut self) -> Result<(), RecordError> {
+        self.encode()?;
+        if self.writer.in_progress_rows() >= SETTLED_ROWS {
+            self.writer.flush().map_err(|source| self.broken(source))?;
+        }
+        self.fresh.file().sync_data().map_err(RecordError::io("sync", &self.target))
+    }
+
+    /// Puts it to its place, whole and synced. Answers the number of rows.
+    ///
+    /// # Errors
+    /// If it cannot be written.
+    pub fn put(self) -> Result<u64, RecordError> {
+        let target = self.target.clone();
+        let (fresh, written) = self.close()?;
+        fresh.put().map_err(RecordError::io("write", &target))?;
+        Ok(written)
+    }
+
+    /// Ends it; the file does not have its place yet.
+    fn close(mut self) -> Result<(Fresh, u64), RecordError> {
+        self.encode()?;
+        let Self { fresh, writer, written, .. } = self;
+        writer.close().map_err(|source| RecordError::Parquet { path: fresh.path().to_owned(), source })?;
+        Ok((fresh, written))
+    }
+
+    /// Puts the rows that wait into the encoder.
+    fn encode(&mut self) -> Result<(), RecordError> {
+        let rows = concat_batches(&self.schema, &self.slice).map_err(|error| self.broken(error.into()))?;
+        self.writer.write(&rows).map_err(|source| self.broken(source))?;
+        self.written += self.waiting as u64;
+        self.slice.clear();
+        self.waiting = 0;
+        if self.writer.in_progress_rows() >= GROUP_ROWS {
+            self.writer.flush().map_err(|source| self.broken(source))?;
+        }
+        Ok(())
+    }
+
+    fn broken(&self, source: ParquetError) -> RecordError {
+        RecordError::Parquet { path: self.fresh.path().to_owned(), source }
     }
 }
 
@@ -72,34 +185,11 @@ pub(crate) fn write<E: From<RecordError>>(
     facts: Vec<KeyValue>,
     mut next: impl FnMut() -> Result<Option<Batch>, E>,
 ) -> Result<(Fresh, u64), E> {
-    let fresh = Fresh::create(target).map_err(RecordError::io("create", target))?;
-    let broken = |source| RecordError::Parquet { path: fresh.path().to_owned(), source };
-    let unfit = |error: ArrowError| broken(error.into());
-    let properties = properties(schema, facts);
-    let mut writer =
-        ArrowWriter::try_new(fresh.file(), Arc::clone(schema), Some(properties)).map_err(broken)?;
-    let (mut slice, mut waiting, mut written) = (Vec::new(), 0, 0);
-    loop {
-        let batch = next()?;
-        if let Some(batch) = &batch {
-            waiting += batch.rows();
-            slice.push(aligned(batch.records(), schema).map_err(unfit)?);
-        }
-        if waiting >= SLICE_ROWS || batch.is_none() {
-            writer.write(&concat_batches(schema, &slice).map_err(unfit)?).map_err(broken)?;
-            written += waiting as u64;
-            slice.clear();
-            waiting = 0;
-            if writer.in_progress_rows() >= GROUP_ROWS {
-                writer.flush().map_err(broken)?;
-            }
-        }
-        if batch.is_none() {
-            break;
-        }
+    let mut file = OpenTableFile::create(Arc::clone(schema), target, facts)?;
+    while let Some(batch) = next()? {
+        file.add(&batch)?;
     }
-    writer.close().map_err(broken)?;
-    Ok((fresh, written))
+    Ok(file.close()?)
 }
 
 /// The rows with these columns; what they lack is null.

@@ -60,8 +60,14 @@ fn lines_of_the_kernel_lie_beside_the_rows() {
     assert_eq!(before.cut_ns, Some(SECOND_NS), "of rows alone");
     drop(ring);
     let (_log, recovery) = Log::open(disk.clone(), LogConfig::default()).unwrap();
-    let found: Vec<FlightLine> =
-        notes::<FlightLine>(recovery, (10 * SECOND_NS, 20 * SECOND_NS)).map(Result::unwrap).collect();
+    let lines =
+        |record: Result<Record, LogError>| match item(&record.unwrap(), (10 * SECOND_NS, 20 * SECOND_NS))
+            .unwrap()
+        {
+            Some(RingItem::Lines(lines)) => lines,
+            _ => Vec::new(),
+        };
+    let found: Vec<FlightLine> = recovery.flat_map(lines).collect();
     let wanted: Vec<FlightLine> =
         (10..=20).map(|second| FlightLine { trigger: None, ..line(second) }).collect();
     assert_eq!(found, wanted);

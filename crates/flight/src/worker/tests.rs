@@ -5,10 +5,12 @@ use gpuvitals_core::batch::Value;
 use gpuvitals_core::{AbsenceReason, BatchBuilder, Identity, IdentityColumn, MetricId, Origin};
 use gpuvitals_record::Data;
 use gpuvitals_rig::small_disk::SmallDisk;
+use gpuvitals_rig::waiting::until;
 
 use super::*;
-use crate::incident::ReadError;
-use crate::writing::{DumpTerms, dump};
+use crate::incident::{FlightSpan, ReadError};
+use crate::order::Order;
+use crate::writing::{self, DumpTerms, dump};
 
 /// When the tests begin, UTC.
 const BEGIN_NS: i64 = 1_796_007_299 * SECOND_NS;
@@ -120,6 +122,26 @@ fn an_incident_is_a_recording_of_what_was_before_and_after() {
     let [gpu] = &incident.gpus[..] else { panic!("{incident:?}") };
     assert_eq!((gpu.index, gpu.identity["job"].as_str(), gpu.last["power_w"]), (Some(3), "4711", 300.0));
     assert!(incident.sentence().starts_with("GPU 3 (GPU-1) of n1: XID 79"), "{}", incident.sentence());
+}
+
+#[test]
+fn what_is_written_before_the_end_has_each_row_once_whatever_columns_come_later() {
+    for xids in [0, 1] {
+        let folder = tempfile::tempdir().unwrap();
+        let mut worker = open(folder.path(), 0);
+        sample(&mut worker, 0..5, 0);
+        worker.take(Input::Signal, at(5));
+        worker.look(at(5));
+        let is_waiting = || worker.writing.as_ref().is_some_and(EarlyIncident::is_waiting);
+        until("what the ring has", is_waiting, |is_waiting| *is_waiting);
+        // With an XID comes a column that no row had before.
+        sample(&mut worker, 5..30, xids);
+        worker.finish(at(30));
+        let found = incidents(folder.path());
+        let [incident] = &found[..] else { panic!("{found:?}") };
+        assert_eq!(seconds(folder.path(), &incident.id), (0..=15).collect::<Vec<_>>());
+        assert_eq!((incident.triggers, incident.gpus.len()), (1 + u64::from(xids > 0), 1));
+    }
 }
 
 #[test]

@@ -119,7 +119,7 @@ fn put(fetch: &Fetch, incident: &JobIncident, folder: &Path) -> Result<u64, Fail
         ("incident", incident.id.clone()),
     ];
     let table = TableFile { table: Table::GpuEvents, target: &target, facts };
-    let rows = table.write(|| WindowPieces::open(&pieces), |_| ());
+    let rows = table.write(|| WindowPieces::open(&pieces));
     let rows = rows.map_err(|error: JobError| {
         Failure::caused(Exit::Data, format!("cannot write {}", target.display()), error)
     })?;

@@ -13,6 +13,7 @@ pub(super) fn failure(error: FlightError) -> Failure {
             Failure::io(format!("cannot {action} {}", path.display()), source)
         }
         FlightError::Unknown { .. }
+        | FlightError::Torn { .. }
         | FlightError::NoRing { .. }
         | FlightError::BundleName { .. }
         | FlightError::BundleLength { .. } => Failure::new(Exit::Usage, error.to_string()),
