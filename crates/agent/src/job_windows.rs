@@ -3,6 +3,7 @@
 
 use std::future::pending;
 use std::iter::once;
+use std::mem;
 use std::sync::Arc;
 use std::sync::mpsc::Receiver;
 use std::time::Duration;
@@ -18,6 +19,7 @@ use gpuvitals_flight::{
 use gpuvitals_listener::ServiceUrl;
 use gpuvitals_listener::client::{Dial, EventReader, GetError, ServerEvent, ServiceClient};
 use serde_json::{Value, json};
+use tokio::task::{JoinError, JoinSet};
 use tokio::time::{Instant, MissedTickBehavior, interval};
 
 use crate::error::GatewayError;
@@ -75,6 +77,8 @@ pub(crate) struct JobWindows {
     begun: Receiver<(String, FlightTrigger)>,
     untold: Vec<UntoldIncident>,
     asked: Vec<AskedRows>,
+    /// Answers on their way: one of each part, as a slow line takes minutes for one.
+    sending: JoinSet<SentRows>,
 }
 
 /// An incident of this node.
@@ -96,6 +100,17 @@ struct AskedRows {
     next_ns: i64,
     /// Until when; past: it is done.
     until_ns: i64,
+    is_sending: bool,
+    has_failed: bool,
+}
+
+/// An answer that was sent, or not.
+#[derive(Debug)]
+struct SentRows {
+    id: String,
+    part: WindowPart,
+    /// Whether it is done; else the rows may be there later.
+    outcome: Result<bool, GatewayError>,
 }
 
 /// A gateway that is reached.
@@ -112,7 +127,8 @@ impl JobWindows {
         recorder: Arc<FlightRecorder>,
         begun: Receiver<(String, FlightTrigger)>,
     ) -> Self {
-        Self { gateway, node, recorder, begun, untold: Vec::new(), asked: Vec::new() }
+        let (untold, asked, sending) = (Vec::new(), Vec::new(), JoinSet::new());
+        Self { gateway, node, recorder, begun, untold, asked, sending }
     }
 
     /// Tells and answers, for ever.
@@ -133,6 +149,7 @@ impl JobWindows {
                         outage.pause();
                     }
                 }
+                sent = next_sent(&mut self.sending) => self.take_sent(sent, clock::now_ns()),
             }
             if outage.is_waiting() {
                 continue;
@@ -204,7 +221,7 @@ impl JobWindows {
             self.note(id, trigger, now_ns);
         }
         self.untold.retain(|it| it.until_ns > now_ns);
-        self.asked.retain(|it| it.until_ns > now_ns);
+        self.asked.retain(|it| it.is_sending || it.until_ns > now_ns);
         let client = if let Some(link) = link {
             link.client.clone()
         } else {
@@ -213,7 +230,8 @@ impl JobWindows {
             link.insert(GatewayLink { client, events }).client.clone()
         };
         self.tell(&client, now_ns).await?;
-        self.answer(&client, now_ns).await
+        self.answer(&client, now_ns);
+        Ok(())
     }
 
     async fn tell(&mut self, client: &ServiceClient, now_ns: i64) -> Result<(), GatewayError> {
@@ -236,33 +254,92 @@ impl JobWindows {
         Ok(())
     }
 
-    async fn answer(&mut self, client: &ServiceClient, now_ns: i64) -> Result<(), GatewayError> {
-        for it in self.asked.iter_mut().filter(|it| it.next_ns <= now_ns) {
-            let answer = match it.rows(&self.recorder).await {
-                Ok(Some(answer)) => answer,
-                Ok(None) => {
-                    it.next_ns = now_ns.saturating_add(AGAIN_NS);
-                    continue;
-                }
-                Err(error) => {
-                    tracing::warn!(
-                        id = it.request.id,
-                        error,
-                        "the rows that the gateway asks for cannot be read"
-                    );
-                    it.until_ns = i64::MIN;
-                    continue;
-                }
-            };
-            let (path, bytes) =
-                (it.path(&self.node, answer.is_cut), answer.pieces.iter().map(Bytes::len).sum::<usize>());
-            if taken(client.post_pieces(&path, answer.pieces).await)?.is_some() {
-                tracing::info!(id = it.request.id, bytes, "the gateway has what was here");
+    /// Begins to send what is due.
+    fn answer(&mut self, client: &ServiceClient, now_ns: i64) {
+        for part in WindowPart::ALL {
+            if self.asked.iter().any(|it| it.is_sending && it.request.part == part) {
+                continue;
             }
-            it.until_ns = i64::MIN;
+            let is_due = |it: &&mut AskedRows| it.request.part == part && it.next_ns <= now_ns;
+            if let Some(due) = self.asked.iter_mut().find(is_due) {
+                due.is_sending = true;
+                let (request, client) = (due.request.clone(), client.clone());
+                self.sending.spawn(send(request, self.node.clone(), Arc::clone(&self.recorder), client));
+            }
         }
-        Ok(())
     }
+
+    /// Takes what became of an answer.
+    fn take_sent(&mut self, sent: Result<SentRows, JoinError>, now_ns: i64) {
+        let Ok(SentRows { id, part, outcome }) = sent else {
+            // It panicked, and nobody knows which one. What comes twice is taken once.
+            self.asked.iter_mut().for_each(|it| it.is_sending = false);
+            return;
+        };
+        let is_it = |it: &&mut AskedRows| it.request.id == id && it.request.part == part;
+        let Some(it) = self.asked.iter_mut().find(is_it) else { return };
+        it.is_sending = false;
+        it.next_ns = now_ns.saturating_add(AGAIN_NS);
+        match outcome {
+            Ok(true) => it.until_ns = i64::MIN,
+            Ok(false) => {}
+            Err(error) => {
+                if !mem::replace(&mut it.has_failed, true) {
+                    let error = causes(&error);
+                    tracing::warn!(id, error, "the gateway does not get its rows; they are sent again");
+                }
+            }
+        }
+    }
+}
+
+/// Sends the rows that a gateway asks for, if they are there.
+async fn send(
+    request: JobRequest,
+    node: String,
+    recorder: Arc<FlightRecorder>,
+    client: ServiceClient,
+) -> SentRows {
+    let JobRequest { id, part, .. } = request.clone();
+    let outcome = match rows(&request, &recorder).await {
+        Ok(Some(answer)) => {
+            let bytes = answer.pieces.iter().map(Bytes::len).sum::<usize>();
+            let path = path(&request, &node, answer.is_cut);
+            taken(client.post_pieces(&path, answer.pieces).await).map(|taken| {
+                if taken.is_some() {
+                    tracing::info!(id, bytes, "the gateway has what was here");
+                }
+                true
+            })
+        }
+        Ok(None) => Ok(false),
+        Err(error) => {
+            tracing::warn!(id, error, "the rows that the gateway asks for cannot be read");
+            Ok(true)
+        }
+    };
+    SentRows { id, part, outcome }
+}
+
+/// The rows that are asked for; none: they may be there later.
+async fn rows(request: &JobRequest, recorder: &FlightRecorder) -> Result<Option<WindowAnswer>, String> {
+    let directory = recorder.directory().to_owned();
+    let JobRequest { id, part, asked, trigger, .. } = request.clone();
+    let reading = tokio::task::spawn_blocking(move || match part {
+        WindowPart::Window => window(&directory, asked, trigger.at_ns).map(Some),
+        WindowPart::Rest => rest(&directory, &id, &trigger, asked),
+    });
+    match reading.await {
+        Ok(read) => read.map_err(|error| causes(&error)),
+        Err(error) => Err(error.to_string()),
+    }
+}
+
+/// Where an answer goes.
+fn path(request: &JobRequest, node: &str, is_cut: bool) -> String {
+    let JobRequest { id, part, .. } = request;
+    let cut = if is_cut { "&cut=true" } else { "" };
+    format!("/api/v1/flight/incidents/{id}/nodes/{node}?part={}{cut}", part.name())
 }
 
 /// Whether an incident of this trigger may have rows of that time: the ring has no others, and an incident without rows would only take
@@ -278,28 +355,8 @@ impl AskedRows {
             // Its end is the latest that it can have; the node has it when its incident is written.
             WindowPart::Rest => now_ns,
         };
-        Self { request, next_ns, until_ns: now_ns.saturating_add(JOB_REQUEST_STANDS_NS) }
-    }
-
-    /// The rows; none: they may be there later.
-    async fn rows(&self, recorder: &FlightRecorder) -> Result<Option<WindowAnswer>, String> {
-        let directory = recorder.directory().to_owned();
-        let JobRequest { id, part, asked, trigger, .. } = self.request.clone();
-        let reading = tokio::task::spawn_blocking(move || match part {
-            WindowPart::Window => window(&directory, asked, trigger.at_ns).map(Some),
-            WindowPart::Rest => rest(&directory, &id, &trigger, asked),
-        });
-        match reading.await {
-            Ok(read) => read.map_err(|error| causes(&error)),
-            Err(error) => Err(error.to_string()),
-        }
-    }
-
-    /// Where the answer goes.
-    fn path(&self, node: &str, is_cut: bool) -> String {
-        let JobRequest { id, part, .. } = &self.request;
-        let cut = if is_cut { "&cut=true" } else { "" };
-        format!("/api/v1/flight/incidents/{id}/nodes/{node}?part={}{cut}", part.name())
+        let until_ns = now_ns.saturating_add(JOB_REQUEST_STANDS_NS);
+        Self { request, next_ns, until_ns, is_sending: false, has_failed: false }
     }
 }
 
@@ -307,6 +364,14 @@ impl AskedRows {
 async fn next_event(link: &mut Option<GatewayLink>) -> Result<Option<ServerEvent>, GetError> {
     match link {
         Some(link) => link.events.next().await,
+        None => pending().await,
+    }
+}
+
+/// What becomes of the next answer on its way; never anything, while there is none.
+async fn next_sent(sending: &mut JoinSet<SentRows>) -> Result<SentRows, JoinError> {
+    match sending.join_next().await {
+        Some(sent) => sent,
         None => pending().await,
     }
 }

@@ -4,7 +4,9 @@ use std::convert::Infallible;
 use std::error::Error;
 use std::fmt;
 use std::path::{Path, PathBuf};
+use std::pin::pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -32,8 +34,11 @@ const STREAM_WINDOW_BYTES: u32 = 4 << 20;
 const BEARER: &str = "Bearer ";
 /// Largest answer to a request, in bytes.
 const ANSWER_BYTES: usize = 16 << 20;
-/// Longest wait for an answer of a service that is connected: a large body takes a while to get there.
+/// Longest wait for an answer of a service that is connected: a large body takes a while to get there. One of pieces may take so
+/// long for each.
 const ANSWER_LIMIT: Duration = Duration::from_mins(2);
+/// Bytes of a piece that are handed over at once: a slow line takes them well within that time.
+const PIECE_BYTES: usize = 64 << 10;
 /// Largest server-sent event, in bytes.
 const EVENT_BYTES: usize = 1 << 20;
 /// The type of what a stream of events is sent as.
@@ -334,16 +339,32 @@ impl ServiceClient {
     /// # Errors
     /// When no whole answer comes, or a refusal.
     pub async fn post(&self, path: &str, json: Vec<u8>) -> Result<Bytes, GetError> {
-        self.send_body(path, "application/json", json.into()).await
+        let answered = self.send_body(path, "application/json", json.into());
+        timeout(ANSWER_LIMIT, answered).await.unwrap_or_else(|_| Err(silent(ANSWER_LIMIT)))
     }
 
-    /// Posts a body of pieces, whose length is not announced; answers the body of what comes back.
+    /// Posts a body of pieces, whose length is not announced; answers the body of what comes back. It may take long, as long as the
+    /// service takes them.
     ///
     /// # Errors
     /// As [`Self::post`].
     pub async fn post_pieces(&self, path: &str, pieces: Vec<Bytes>) -> Result<Bytes, GetError> {
-        let pieces = futures_util::stream::iter(pieces.into_iter().map(Ok::<_, Infallible>));
-        self.send_body(path, "application/octet-stream", axum::body::Body::from_stream(pieces)).await
+        let taken = Arc::new(AtomicUsize::new(0));
+        let counted = Arc::clone(&taken);
+        let pieces = pieces.into_iter().flat_map(small_pieces).map(move |piece| {
+            counted.fetch_add(1, Ordering::Relaxed);
+            Ok::<_, Infallible>(piece)
+        });
+        let body = axum::body::Body::from_stream(futures_util::stream::iter(pieces));
+        let mut answered = pin!(self.send_body(path, "application/octet-stream", body));
+        loop {
+            let before = taken.load(Ordering::Relaxed);
+            match timeout(ANSWER_LIMIT, answered.as_mut()).await {
+                Ok(answered) => return answered,
+                Err(_) if taken.load(Ordering::Relaxed) > before => {}
+                Err(_) => return Err(silent(ANSWER_LIMIT)),
+            }
+        }
     }
 
     async fn send_body(
@@ -353,11 +374,8 @@ impl ServiceClient {
         body: axum::body::Body,
     ) -> Result<Bytes, GetError> {
         let request = http::Request::post(path).header(CONTENT_TYPE, content_type);
-        let answered = async {
-            let answer = self.dial.send(self.channel.clone(), request, Body::new(body)).await?;
-            whole(accepted(answer).await?).await
-        };
-        timeout(ANSWER_LIMIT, answered).await.unwrap_or_else(|_| Err(silent(ANSWER_LIMIT)))
+        let answer = self.dial.send(self.channel.clone(), request, Body::new(body)).await?;
+        whole(accepted(answer).await?).await
     }
 
     /// Opens a stream of server-sent events.
@@ -380,6 +398,14 @@ impl ServiceClient {
         let body = timeout(ANSWER_LIMIT, answered).await.unwrap_or_else(|_| Err(silent(ANSWER_LIMIT)))?;
         Ok(EventReader { body, buffer: Vec::new(), heard: Instant::now() })
     }
+}
+
+/// A piece in smaller ones.
+fn small_pieces(mut piece: Bytes) -> impl Iterator<Item = Bytes> {
+    std::iter::from_fn(move || {
+        let len = piece.len().min(PIECE_BYTES);
+        (len > 0).then(|| piece.split_to(len))
+    })
 }
 
 /// A server-sent event.

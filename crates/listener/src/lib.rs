@@ -38,6 +38,7 @@ mod throttle;
 mod tls;
 mod tokens;
 pub mod trace;
+mod upload;
 pub mod vitals;
 
 pub use access::{Access, AccessError};

@@ -24,7 +24,7 @@ pub struct ListenerLimits {
     pub header_bytes: u32,
     /// Longest body that a request may announce, in bytes.
     pub body_bytes: u64,
-    /// Longest time until the head of an answer.
+    /// Longest time until the head of an answer, from the last of a body that came fast enough.
     pub request: Duration,
     /// Most requests at once on one connection of HTTP/2.
     pub streams: u32,

@@ -32,6 +32,7 @@ use crate::origin::foreign;
 use crate::throttle::Throttle;
 use crate::tokens::Denied;
 use crate::trace;
+use crate::upload::Upload;
 
 /// Id of a request: the client's own, or a new one.
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
@@ -153,8 +154,9 @@ impl Door {
             request.extensions_mut().insert(certificate);
         }
         let speech = Speech::of(&request);
-        let answer = tokio::time::timeout(limits.request, next.run(request)).await;
-        let answer = answer.unwrap_or_else(|_| {
+        let (upload, request) = Upload::watch(request);
+        let answer = upload.answered(limits.request, next.run(request)).await;
+        let answer = answer.unwrap_or_else(|| {
             let text = format!("the answer took longer than {} s", limits.request.as_secs());
             match speech {
                 Speech::Grpc => Status::deadline_exceeded(text).into_http(),
