@@ -120,8 +120,8 @@ impl Flight {
         }
         let faster = sampler.map(|sampler| Faster::feed(sampler, &recorder)).transpose()?;
         let windows = parts.gateway.clone().map(|gateway| {
-            let (node, recorder) = (parts.sampling.node(), Arc::clone(&recorder));
-            let windows = JobWindows::new(gateway, node, recorder, begun);
+            let (node, recorder) = (parts.sampling.host(), Arc::clone(&recorder));
+            let windows = JobWindows::new(gateway, node.to_string(), recorder, begun);
             AbortOnDropHandle::new(parts.runtime.spawn(windows.run()))
         });
         let minutes = parts.settings.minutes;

@@ -120,7 +120,7 @@ struct GatewayLink {
 }
 
 impl JobWindows {
-    /// Of this node; incidents that begin come by the channel.
+    /// Of this node, as rows know it (`cluster/node`); incidents that begin come by the channel.
     pub(crate) fn new(
         gateway: JobGateway,
         node: String,
@@ -338,7 +338,7 @@ async fn rows(request: &JobRequest, recorder: &FlightRecorder) -> Result<Option<
 /// Where an answer goes.
 fn path(request: &JobRequest, node: &str, is_cut: bool) -> String {
     let JobRequest { id, part, .. } = request;
-    let cut = if is_cut { "&cut=true" } else { "" };
+    let (node, cut) = (node.replace('/', "%2F"), if is_cut { "&cut=true" } else { "" });
     format!("/api/v1/flight/incidents/{id}/nodes/{node}?part={}{cut}", part.name())
 }
 

@@ -321,6 +321,11 @@ fn pci(text: &str) -> Cow<'_, str> {
     }
 }
 
+/// A host as `cluster/node`, by its name alone if no cluster is known: two clusters may have hosts of one name.
+pub fn host_id(cluster: Option<&str>, node: &str) -> Arc<str> {
+    cluster.map_or_else(|| node.into(), |cluster| format!("{cluster}/{node}").into())
+}
+
 fn check(column: IdentityColumn, text: &str) -> Result<(), IdentityError> {
     let name = column.name();
     if text.len() > TEXT_LEN_MAX {

@@ -51,7 +51,7 @@ pub struct JobIncidents {
 pub struct JobMembers {
     /// The job or pod, as `cluster/namespace/name`.
     pub job: String,
-    /// Names of its nodes.
+    /// Its nodes, each as `cluster/node`, or by its name if it has no cluster.
     pub nodes: BTreeSet<String>,
 }
 
@@ -89,10 +89,10 @@ impl JobIncidents {
         Ok(Self { files, keep, changing: Mutex::default(), kept: Mutex::new(kept) })
     }
 
-    /// Whether a text can be the name of a node: a plain file name, whoever gives it.
+    /// Whether a text can be the name of a node: a plain file name, whoever gives it, alone or behind that of its cluster and a slash.
     pub fn is_node(text: &str) -> bool {
-        let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
-        (1..=NODE_LEN_MAX).contains(&text.len()) && !text.starts_with('.') && text.bytes().all(is_plain)
+        let (cluster, name) = text.split_once('/').unwrap_or((text, text));
+        text.len() <= NODE_LEN_MAX && is_plain(cluster) && is_plain(name)
     }
 
     /// Whether a node may tell of this now.
@@ -102,8 +102,10 @@ impl JobIncidents {
     pub fn check(told: &JobTrigger, now_ns: i64) -> Result<(), JobError> {
         let unfit = |why: &str| Err(JobError::Unfit(why.to_owned()));
         let JobTrigger { node, incident, trigger } = told;
-        if !Self::is_node(node) || !Self::is_node(incident) {
-            return unfit("node and incident: give 1 to 200 of letters, digits, -, _ and ., no . first");
+        if !Self::is_node(node) || !is_plain(incident) {
+            return unfit(
+                "node and incident: give 1 to 200 of letters, digits, -, _ and ., no . first; a cluster stands before its node with a /",
+            );
         }
         let FlightTrigger { kind, gpu, detail, rule, .. } = trigger;
         let is_strange = |text: &String| text.len() > TEXT_LEN_MAX || text.contains(char::is_control);
@@ -394,6 +396,12 @@ impl JobIncidents {
             }
         }
     }
+}
+
+/// Whether a text is a plain file name.
+fn is_plain(text: &str) -> bool {
+    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
+    (1..=NODE_LEN_MAX).contains(&text.len()) && !text.starts_with('.') && text.bytes().all(is_plain)
 }
 
 fn unknown(id: &str, what: &'static str) -> JobError {

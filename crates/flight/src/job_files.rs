@@ -1,4 +1,5 @@
-//! The files of the incidents of jobs: `jobs/ID/incident.json`, `NODE.window` and `NODE.rest`.
+//! The files of the incidents of jobs: `jobs/ID/incident.json`, `NODE.window` and `NODE.rest`, of a node with a cluster
+//! `CLUSTER@NODE`.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -116,7 +117,8 @@ impl JobFiles {
 
     /// The file of what a node has sent, whether it is there or not. The names were checked.
     pub(crate) fn answer(&self, id: &str, node: &str, part: WindowPart) -> PathBuf {
-        self.root().join(id).join(format!("{node}.{}", part.name()))
+        // No name has an @.
+        self.root().join(id).join(format!("{}.{}", node.replace('/', "@"), part.name()))
     }
 
     /// A new name for a file of an incident until it has its place.

@@ -50,7 +50,7 @@ pub struct JobIncident {
 /// A trigger that a node told of.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct JobTrigger {
-    /// The node.
+    /// The node, as `cluster/node`, or by its name if it has no cluster.
     pub node: String,
     /// The id of its own incident.
     pub incident: String,
@@ -74,7 +74,7 @@ pub struct FirstVictim {
 /// A node that is asked.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct AskedNode {
-    /// Its name.
+    /// It, as `cluster/node`, or by its name if it has no cluster.
     pub node: String,
     /// Its own incidents that it told of.
     pub incidents: Vec<String>,

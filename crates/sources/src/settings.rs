@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use gpuvitals_core::identity::host_id;
 use gpuvitals_core::{Identity, IdentityColumn, Origin, clock};
 use gpuvitals_settings::{Notation, PossibleValue, Refusal, Switch, Typed, Value, settings, text};
 
@@ -75,6 +76,11 @@ impl Sampling {
             Some(name.trim().to_owned()).filter(|name| !name.is_empty())
         };
         given.or_else(node_name).or_else(host).unwrap_or_else(|| "localhost".to_owned())
+    }
+
+    /// The host as rows know it: `cluster/node`, or its name alone.
+    pub fn host(&self) -> Arc<str> {
+        host_id(self.cluster.as_deref(), &self.node())
     }
 
     /// Refuses a cluster that cannot be in a row.

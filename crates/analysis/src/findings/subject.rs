@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use gpuvitals_core::IdentityColumn;
 use gpuvitals_core::history::GpuState;
+use gpuvitals_core::identity::host_id;
 use gpuvitals_core::number::float;
 
 use super::kinds::FindingKind;
@@ -51,7 +52,7 @@ impl FleetFinding {
     pub fn host(&self) -> Option<Arc<str>> {
         match (&self.subject, &self.reach.node) {
             (Subject::Node(name), _) => Some(Arc::clone(name)),
-            (_, Some(node)) => Some(node_id(self.reach.cluster.as_deref(), node)),
+            (_, Some(node)) => Some(host_id(self.reach.cluster.as_deref(), node)),
             _ => None,
         }
     }
@@ -95,7 +96,7 @@ pub enum Subject {
 
 impl Subject {
     pub(super) fn node(cluster: Option<&str>, name: &str) -> Self {
-        Self::Node(node_id(cluster, name))
+        Self::Node(host_id(cluster, name))
     }
 
     /// Its type, for programs.
@@ -119,11 +120,6 @@ impl fmt::Display for Subject {
     }
 }
 
-/// A node as `cluster/name`; by name if no cluster is known.
-fn node_id(cluster: Option<&str>, name: &str) -> Arc<str> {
-    cluster.map_or_else(|| name.into(), |cluster| format!("{cluster}/{name}").into())
-}
-
 /// A job or pod as `cluster/namespace/name`, each empty if it is not known.
 pub(super) fn holder_id(cluster: Option<&str>, namespace: Option<&str>, name: &str) -> Arc<str> {
     format!("{}/{}/{name}", cluster.unwrap_or_default(), namespace.unwrap_or_default()).into()
@@ -131,7 +127,7 @@ pub(super) fn holder_id(cluster: Option<&str>, namespace: Option<&str>, name: &s
 
 /// The node that a GPU is on, as findings name it; none: no node is known.
 pub fn host_of(gpu: &GpuState) -> Option<Arc<str>> {
-    Some(node_id(gpu.identity.get(IdentityColumn::Cluster), gpu.identity.node()?))
+    Some(host_id(gpu.identity.get(IdentityColumn::Cluster), gpu.identity.node()?))
 }
 
 /// Whom a finding concerns. Of several GPUs the texts that all of them share.

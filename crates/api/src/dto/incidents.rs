@@ -74,6 +74,7 @@ impl<'a> IncidentNote<'a> {
 
 impl<'a> IncidentVictim<'a> {
     fn of(first: &'a FirstVictim) -> Self {
-        Self { gpu: &first.gpu, hostname: &first.node, at: Moment(first.at_ns), why: &first.why }
+        let hostname = first.node.split_once('/').map_or(first.node.as_str(), |(_, name)| name);
+        Self { gpu: &first.gpu, hostname, at: Moment(first.at_ns), why: &first.why }
     }
 }

@@ -1,7 +1,8 @@
 //! `/api/v1/flight/`: incidents of whole jobs, of which each node of the job keeps a part in its flight recorder.
 //!
-//! Every path needs the scope `flight`. A name of a node is 1 to 200 of `[A-Za-z0-9._-]` and begins with no dot. Times are
-//! nanoseconds UTC since 1970, in fields that end in `_ns`.
+//! Every path needs the scope `flight`. A node is `CLUSTER/NODE` as its rows have them, in a path `CLUSTER%2FNODE`, or `NODE` if they
+//! have no cluster; each name is 1 to 200 of `[A-Za-z0-9._-]` and begins with no dot. Times are nanoseconds UTC since 1970, in
+//! fields that end in `_ns`.
 //!
 //! | request | body | answer |
 //! |---|---|---|
@@ -49,7 +50,7 @@ use axum::response::{IntoResponse as _, Response};
 use axum::routing::get;
 use axum::{Json, Router};
 use futures_util::{Stream, StreamExt as _};
-use gpuvitals_analysis::findings::holder_of;
+use gpuvitals_analysis::findings::{holder_of, host_of};
 use gpuvitals_core::history::GpuState;
 use gpuvitals_core::time::MINUTE_NS;
 use gpuvitals_flight::{
@@ -81,7 +82,7 @@ const FRESH_NS: i64 = 10 * MINUTE_NS;
 /// Bytes that are read of a file at once.
 const PIECE_LEN: usize = 1 << 20;
 /// What a name of a node may be.
-const NODE: &str = "1 to 200 of letters, digits, -, _ and ., no . first";
+const NODE: &str = "NODE or CLUSTER/NODE: 1 to 200 of letters, digits, -, _ and ., no . first";
 
 /// The paths.
 pub(crate) fn paths() -> Router<Api> {
@@ -228,12 +229,12 @@ async fn members(api: &Api, told: &JobTrigger) -> Result<Option<JobMembers>, Api
     let fleet = api.history().fleet().await?.answer;
     let from_ns = told.trigger.at_ns.saturating_sub(FRESH_NS);
     let fresh: Vec<&Arc<GpuState>> = fleet.gpus.iter().filter(|gpu| gpu.last_seen_ns >= from_ns).collect();
-    let is_here = |gpu: &&&Arc<GpuState>| gpu.identity.node() == Some(told.node.as_str());
+    let is_here = |gpu: &&&Arc<GpuState>| host_of(gpu).as_deref() == Some(told.node.as_str());
     let here: Vec<&&Arc<GpuState>> = fresh.iter().filter(is_here).collect();
     let its = here.iter().filter(|gpu| told.trigger.gpu.as_deref() == Some(&*gpu.key));
     let Some(job) = its.chain(&here).find_map(|gpu| holder_of(gpu)) else { return Ok(None) };
     let in_job = fresh.iter().filter(|gpu| holder_of(gpu).as_ref() == Some(&job));
-    let nodes = in_job.filter_map(|gpu| gpu.identity.node().map(str::to_owned)).collect();
+    let nodes = in_job.filter_map(|gpu| host_of(gpu).map(|host| host.to_string())).collect();
     Ok(Some(JobMembers { job: job.to_string(), nodes }))
 }
 

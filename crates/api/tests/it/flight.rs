@@ -31,7 +31,7 @@ async fn fleet() -> World {
         (held("GPU-1", "n1", "train-7"), 50, busy),
         (held("GPU-2", "n2", "train-7"), 50, busy),
         (held("GPU-3", "n3", "train-8"), 50, busy),
-        (gpu("GPU-4", "n1", 1, H100), 50, busy),
+        (gpu("GPU-4", "n1", 1, H100).with(IdentityColumn::Cluster, "a").unwrap(), 50, busy),
         // It had the job an hour ago.
         (held("GPU-5", "n5", "train-7"), 3_600, busy),
     ];
@@ -108,22 +108,22 @@ fn piece(uuid: &str, seconds: std::ops::Range<i64>) -> Vec<u8> {
 async fn all_nodes_of_a_job_are_asked_and_what_they_send_is_read() {
     let world = fleet().await;
     let mut streams = Vec::new();
-    for node in ["n1", "n2", "n3", "n5"] {
+    for node in ["a/n1", "a/n2", "a/n3", "a/n5"] {
         streams.push(Events::open(world.address, &format!("{REQUESTS}?node={node}")).await);
     }
     // The rows of the lost GPU lack the job.
-    let id = tell(&world, told("n1", "own-1", "GPU-4")).await;
+    let id = tell(&world, told("a/n1", "own-1", "GPU-4")).await;
     let id = id.as_str().unwrap();
-    assert_eq!(tell(&world, told("n2", "own-2", "GPU-2")).await, id, "of the same minute");
+    assert_eq!(tell(&world, told("a/n2", "own-2", "GPU-2")).await, id, "of the same minute");
     let expected = json!({
-        "id": id, "part": "window", "trigger": told("n1", "", "GPU-4")["trigger"], "by": "n1",
+        "id": id, "part": "window", "trigger": told("a/n1", "", "GPU-4")["trigger"], "by": "a/n1",
         "asked": {"from_ns": now_ns() - 100 * SECOND_NS, "to_ns": now_ns() - 10 * SECOND_NS}
     });
     for stream in &mut streams[..2] {
         assert_eq!(stream.event().await, Some(("request".to_owned(), expected.clone())));
         assert_eq!(stream.id.as_deref(), Some(format!("{id}/window").as_str()));
     }
-    let of_n1 = format!("{INCIDENTS}/{id}/nodes/n1");
+    let of_n1 = format!("{INCIDENTS}/{id}/nodes/a%2Fn1");
     assert_eq!(world.get(&of_n1).await.json()["code"], "unknown_incident", "nothing was sent yet");
     let sent = [piece("GPU-1", 10..101), piece("GPU-4", 41..101)].concat();
     let answer = send(&world, &of_n1, &sent).await;
@@ -139,17 +139,17 @@ async fn all_nodes_of_a_job_are_asked_and_what_they_send_is_read() {
     let [incident] = &list["incidents"].as_array().unwrap()[..] else { panic!("{list}") };
     assert_eq!((&incident["job"], &incident["told"]), (&json!("a/research/train-7"), &json!(2)));
     let nodes: Vec<_> = incident["nodes"].as_array().unwrap().iter().map(|node| &node["node"]).collect();
-    assert_eq!(nodes, ["n1", "n2"], "not that of another job, and not one of long ago");
+    assert_eq!(nodes, ["a/n1", "a/n2"], "not that of another job, and not one of long ago");
     let window = &incident["nodes"][0]["window"];
     assert_eq!((&window["rows"], &window["is_cut"]), (&json!(151), &json!(false)));
-    assert_eq!((&incident["first"]["gpu"], &incident["first"]["node"]), (&json!("GPU-4"), &json!("n1")));
+    assert_eq!((&incident["first"]["gpu"], &incident["first"]["node"]), (&json!("GPU-4"), &json!("a/n1")));
 
     // Who comes back gets what stands and nothing else; who stayed gets each once, in order.
     let rest = post(&world, &json!({"rest": id}).to_string()).await;
     assert_eq!((rest.status, rest.json()), (200, json!({"id": id})));
     world.set_time(now_ns() + 61 * SECOND_NS);
     let mut back =
-        Events::resume(world.address, &format!("{REQUESTS}?node=n1"), &format!("{id}/window")).await;
+        Events::resume(world.address, &format!("{REQUESTS}?node=a/n1"), &format!("{id}/window")).await;
     let (_, data) = back.event().await.unwrap();
     assert_eq!((&data["part"], &data["id"]), (&json!("rest"), &json!(id)));
     world.shutdown.cancel();
@@ -159,12 +159,12 @@ async fn all_nodes_of_a_job_are_asked_and_what_they_send_is_read() {
 #[tokio::test]
 async fn what_nobody_knows_or_may_send_is_refused() {
     let world = fleet().await;
-    assert_eq!(tell(&world, told("n9", "own", "GPU-9")).await, Value::Null, "no job is known there");
-    assert_eq!(tell(&world, told("n5", "own", "GPU-5")).await, Value::Null, "it left long ago");
+    assert_eq!(tell(&world, told("a/n9", "own", "GPU-9")).await, Value::Null, "no job is known there");
+    assert_eq!(tell(&world, told("a/n5", "own", "GPU-5")).await, Value::Null, "it left long ago");
     assert_eq!(world.ok(INCIDENTS).await, json!({"incidents": []}));
-    let id = tell(&world, told("n3", "own", "GPU-3")).await;
+    let id = tell(&world, told("a/n3", "own", "GPU-3")).await;
     let id = id.as_str().unwrap();
-    let mut ahead = told("n3", "own-2", "GPU-3");
+    let mut ahead = told("a/n3", "own-2", "GPU-3");
     ahead["trigger"]["at_ns"] = json!(now_ns() + 3_600 * SECOND_NS);
     for (body, status, code) in [
         (json!({}), 400, "bad_body"),
@@ -172,8 +172,8 @@ async fn what_nobody_knows_or_may_send_is_refused() {
         (json!({"rest": id, "node": "n3"}), 400, "bad_body"),
         (json!({"rest": id, "more": 1}), 400, "bad_body"),
         (told("../n3", "own", "GPU-3"), 400, "bad_body"),
-        (told("n3", "../../own", "GPU-3"), 400, "bad_body"),
-        (told("n3", "own", "GPU\u{1b}[31m"), 400, "bad_body"),
+        (told("a/n3", "../../own", "GPU-3"), 400, "bad_body"),
+        (told("a/n3", "own", "GPU\u{1b}[31m"), 400, "bad_body"),
         (ahead, 400, "bad_body"),
         (json!({"rest": "20261120T160000Z-lost"}), 404, "unknown_incident"),
         (json!({"rest": "../.."}), 404, "unknown_incident"),
@@ -189,8 +189,8 @@ async fn what_nobody_knows_or_may_send_is_refused() {
         (format!("{INCIDENTS}?x=1"), 400, "bad_parameter"),
         (format!("{INCIDENTS}/..%2F.."), 404, "unknown_incident"),
         (format!("{INCIDENTS}/{id}/nodes/..%2Fincident"), 404, "unknown_incident"),
-        (format!("{INCIDENTS}/{id}/nodes/n3?part=all"), 400, "bad_parameter"),
-        (format!("{INCIDENTS}/{id}/nodes/n1"), 404, "unknown_incident"),
+        (format!("{INCIDENTS}/{id}/nodes/a%2Fn3?part=all"), 400, "bad_parameter"),
+        (format!("{INCIDENTS}/{id}/nodes/a%2Fn1"), 404, "unknown_incident"),
     ] {
         let answer = world.get(&path).await;
         let said = answer.json();
@@ -199,17 +199,17 @@ async fn what_nobody_knows_or_may_send_is_refused() {
     let good = piece("GPU-3", 50..60);
     let many = good.repeat((1 << 20) / good.len() + 1);
     for (path, bytes, status, code) in [
-        (format!("{INCIDENTS}/{id}/nodes/n1"), &good, 404, "unknown_incident"),
-        (format!("{INCIDENTS}/{id}/nodes/n3?part=rest"), &good, 404, "unknown_incident"),
-        (format!("{INCIDENTS}/{id}/nodes/n3"), &b"noise".to_vec(), 400, "bad_body"),
-        (format!("{INCIDENTS}/{id}/nodes/n3"), &piece("GPU-3", 0..60), 400, "bad_body"),
-        (format!("{INCIDENTS}/{id}/nodes/n3"), &many, 413, "body_too_large"),
+        (format!("{INCIDENTS}/{id}/nodes/a%2Fn1"), &good, 404, "unknown_incident"),
+        (format!("{INCIDENTS}/{id}/nodes/a%2Fn3?part=rest"), &good, 404, "unknown_incident"),
+        (format!("{INCIDENTS}/{id}/nodes/a%2Fn3"), &b"noise".to_vec(), 400, "bad_body"),
+        (format!("{INCIDENTS}/{id}/nodes/a%2Fn3"), &piece("GPU-3", 0..60), 400, "bad_body"),
+        (format!("{INCIDENTS}/{id}/nodes/a%2Fn3"), &many, 413, "body_too_large"),
     ] {
         let answer = send(&world, &path, bytes).await;
         let said = answer.json();
         assert_eq!((answer.status, said["code"].as_str()), (status, Some(code)), "{path}: {said}");
     }
-    let path = format!("{INCIDENTS}/{id}/nodes/n3");
+    let path = format!("{INCIDENTS}/{id}/nodes/a%2Fn3");
     let announced = format!("content-length: {}\r\n", 100 << 10);
     let refused = request(world.address, "POST", &path, &announced).await;
     assert_eq!((refused.status, refused.json()["code"].as_str()), (413, Some("body_too_large")));
@@ -228,9 +228,9 @@ async fn a_finding_names_the_incidents_that_it_caused() {
     let fleet: [Row<'_>; 2] =
         [(held("GPU-1", "n1", "train-7"), 40, xid), (held("GPU-2", "n2", "train-7"), 40, xid)];
     world.append(rows(&fleet)).await;
-    let id = tell(&world, told("n1", "own", "GPU-1")).await;
+    let id = tell(&world, told("a/n1", "own", "GPU-1")).await;
     let sent = piece("GPU-1", 10..101);
-    let path = format!("{INCIDENTS}/{}/nodes/n1", id.as_str().unwrap());
+    let path = format!("{INCIDENTS}/{}/nodes/a%2Fn1", id.as_str().unwrap());
     assert_eq!(send(&world, &path, &sent).await.status, 200);
     let of = async |host: &str| {
         let list = world.ok(&format!("/api/v1/analysis/findings?kind=xid&host={host}")).await;
@@ -256,10 +256,10 @@ async fn a_finding_names_the_incidents_that_it_caused() {
 #[tokio::test]
 async fn all_values_of_a_gpu_are_read_of_what_its_node_has_sent() {
     let world = fleet().await;
-    let id = tell(&world, told("n1", "own-1", "GPU-1")).await;
+    let id = tell(&world, told("a/n1", "own-1", "GPU-1")).await;
     let id = id.as_str().unwrap();
     let sent = [piece("GPU-4", 41..44), piece("GPU-1", 11..101)].concat();
-    assert_eq!(send(&world, &format!("{INCIDENTS}/{id}/nodes/n1"), &sent).await.status, 200);
+    assert_eq!(send(&world, &format!("{INCIDENTS}/{id}/nodes/a%2Fn1"), &sent).await.status, 200);
 
     let rows = format!("{INCIDENTS}/{id}/rows");
     let read = world.ok(&format!("{rows}?gpu=GPU-4&metrics=power_w,temperature_c")).await;
@@ -268,7 +268,7 @@ async fn all_values_of_a_gpu_are_read_of_what_its_node_has_sent() {
     assert_eq!(
         read,
         json!({
-            "id": id, "gpu": "GPU-4", "node": "n1", "part": "window", "times": times,
+            "id": id, "gpu": "GPU-4", "node": "a/n1", "part": "window", "times": times,
             "values": {"power_w": power, "temperature_c": nothing}
         }),
         "the oldest first"
@@ -301,8 +301,8 @@ async fn a_gpu_names_the_incidents_that_it_has_a_part_in() {
     let world = fleet().await;
     let of = async |gpu: &str| world.ok(&format!("/api/v1/gpus/{gpu}")).await["incidents"].clone();
     assert_eq!(of("GPU-1").await, Value::Null);
-    let id = tell(&world, told("n1", "own-1", "GPU-4")).await;
-    let path = format!("{INCIDENTS}/{}/nodes/n1", id.as_str().unwrap());
+    let id = tell(&world, told("a/n1", "own-1", "GPU-4")).await;
+    let path = format!("{INCIDENTS}/{}/nodes/a%2Fn1", id.as_str().unwrap());
     assert_eq!(send(&world, &path, &piece("GPU-1", 10..101)).await.status, 200);
     // What was said of a GPU serves until the fleet is judged again.
     world.set_time(now_ns() + 60 * SECOND_NS);

@@ -133,6 +133,23 @@ fn a_node_of_two_jobs_is_asked_once_a_minute() {
 }
 
 #[test]
+fn nodes_of_one_name_in_two_clusters_are_two() {
+    let folder = tempdir().unwrap();
+    let incidents = open(folder.path());
+    let of = |cluster: &str| {
+        let node = format!("{cluster}/n1");
+        let members = JobMembers { job: format!("{cluster}/research/j"), nodes: [node.clone()].into() };
+        incidents.tell(&told(&node, "own", AT_NS), Some(&members), AT_NS).unwrap().unwrap()
+    };
+    let (east, west) = (of("east"), of("west"));
+    assert_ne!(east, west);
+    assert_eq!(["east/n1", "west/n1", "n1"].map(|node| standing(&incidents, node, AT_NS)), [1, 1, 0]);
+    assert_eq!(send(&incidents, &east, "east/n1", &[]).unwrap(), Some(true));
+    assert_eq!(["east/n1", "west/n1"].map(|node| standing(&incidents, node, AT_NS)), [0, 1]);
+    assert!(folder.path().join("jobs").join(&east).join("east@n1.window").exists());
+}
+
+#[test]
 fn a_request_stands_until_it_is_answered_once_whoever_is_killed() {
     let folder = tempdir().unwrap();
     let mut incidents = open(folder.path());
@@ -200,7 +217,7 @@ fn the_rest_is_asked_for_when_somebody_wants_it_and_again_if_none_came() {
 fn names_texts_and_times_of_strangers_are_refused() {
     let folder = tempdir().unwrap();
     let incidents = open(folder.path());
-    for name in ["", ".", "..", ".n1", "../n1", "a/b", "n 1", "n\n1", "n1\u{1b}[2J", "ä", &"n".repeat(201)] {
+    for name in ["", ".", "..", ".n1", "../n1", "a/..", "a/b/c", "/n1", "a/", "n 1", "n\n1", "n1\u{1b}[2J", "ä", &"n".repeat(201)] {
         assert!(!JobIncidents::is_node(name), "{name:?}");
         for told in [told(name, "own", AT_NS), told("n1", name, AT_NS)] {
             assert!(matches!(incidents.tell(&told, None, AT_NS), Err(JobError::Unfit(_))), "{told:?}");

@@ -89,10 +89,12 @@ fn an_incident_outlives_a_kill_and_is_fetched_as_a_recording() {
     let up = ["up", "--source", "simulated", "--gpus", "8", "--port", "0", "--data-dir", data.as_str()];
     let up = [&up[..], &["--flight-dir", place.as_str()]].concat();
     let gateway = Gateway::of(start(&up));
-    let held = "/api/v1/gpus?where=job!%3D";
+    let held = "/api/v1/gpus?where=job!%3D&labels=cluster";
     let gpus = gateway.until(held, "a GPU that a job holds", |said| said.json["gpus"][0].is_object()).json;
-    let (gpu, node) =
-        (gpus["gpus"][0]["id"].as_str().unwrap(), gpus["gpus"][0]["hostname"].as_str().unwrap());
+    let held = &gpus["gpus"][0];
+    let [gpu, node] = ["id", "hostname"].map(|name| held[name].as_str().unwrap());
+    let node = format!("{}/{node}", held["labels"]["cluster"].as_str().unwrap());
+    let in_path = |node: &str| node.replace('/', "%2F");
     let at_ns = clock::now_ns();
     let trigger = json!({
         "kind": "lost", "gpu": gpu, "code": null, "detail": "it fell off the bus", "rule": null, "at_ns": at_ns
@@ -101,7 +103,7 @@ fn an_incident_outlives_a_kill_and_is_fetched_as_a_recording() {
     let id = tell(&gateway, &told);
     let path = format!("{INCIDENTS}/{}", id.as_str().unwrap());
     let kind = "application/octet-stream";
-    let sent = post(&gateway, &format!("{path}/nodes/{node}"), kind, &rows(gpu, at_ns));
+    let sent = post(&gateway, &format!("{path}/nodes/{}", in_path(&node)), kind, &rows(gpu, at_ns));
     assert_eq!(sent, json!({"is_new": true}));
     let before = gateway.get(&path);
     gateway.process.kill();
@@ -112,8 +114,8 @@ fn an_incident_outlives_a_kill_and_is_fetched_as_a_recording() {
     assert_eq!(tell(&gateway, &json!({"rest": id})), id);
     for of_job in before["nodes"].as_array().unwrap() {
         let name = of_job["node"].as_str().unwrap();
-        let rest = rows(&format!("GPU-of-{name}"), at_ns - 300 * SECOND_NS);
-        post(&gateway, &format!("{path}/nodes/{name}?part=rest"), kind, &rest);
+        let rest = rows(&format!("GPU-of-{}", name.replace('/', "-")), at_ns - 300 * SECOND_NS);
+        post(&gateway, &format!("{path}/nodes/{}?part=rest", in_path(name)), kind, &rest);
     }
     let fetch = ["flight", "fetch", id.as_str().unwrap(), "--url", &gateway.url, "--output", &target];
     let fetched = gpuvitals!().args(fetch).finished().unwrap();
@@ -130,7 +132,8 @@ fn an_incident_outlives_a_kill_and_is_fetched_as_a_recording() {
     let again = gpuvitals!().args(fetch).finished().unwrap();
     assert!(!again.status.success(), "a folder that is there is not changed");
     // What cannot be fetched whole leaves nothing in the way of the next try.
-    std::fs::remove_file(format!("{place}/jobs/{}/{node}.rest", id.as_str().unwrap())).unwrap();
+    let rest = format!("{place}/jobs/{}/{}.rest", id.as_str().unwrap(), node.replace('/', "@"));
+    std::fs::remove_file(rest).unwrap();
     let elsewhere = at("elsewhere");
     let broken = ["flight", "fetch", id.as_str().unwrap(), "--url", &gateway.url, "--output", &elsewhere];
     assert!(!gpuvitals!().args(broken).finished().unwrap().status.success());
