@@ -4,7 +4,7 @@
 //! The files are the truth: a request stands until its answer is on the disk, or until it is ten minutes old. So nothing is lost or
 //! doubled when either side is killed. What changes an incident waits for the disk; who only looks does not.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 use std::iter::once;
 use std::path::Path;
@@ -135,7 +135,7 @@ impl JobIncidents {
         if let Some(known) = self.told_before(told) {
             return Ok(Some(known));
         }
-        let joined = self.joined(told, members.map(|members| members.job.as_str()));
+        let joined = self.joined(told, members);
         let (mut incident, is_new) = match (joined, members) {
             (Some(incident), _) => (Arc::unwrap_or_clone(incident), false),
             (None, Some(members)) => {
@@ -329,12 +329,15 @@ impl JobIncidents {
         self.kept().values().find(is_its).map(|incident| incident.id.clone())
     }
 
-    /// The incident of the same minute that this is a part of: of that job, or if that is not known, one that asks the node.
-    fn joined(&self, told: &JobTrigger, job: Option<&str>) -> Option<Arc<JobIncident>> {
+    /// The incident of the same minute that this is a part of: of that job and a node of it, or if no job is known, one that asks the
+    /// node.
+    fn joined(&self, told: &JobTrigger, members: Option<&JobMembers>) -> Option<Arc<JobIncident>> {
         let is_its = |incident: &&Arc<JobIncident>| {
             let apart_ns = incident.at_ns().saturating_sub(told.trigger.at_ns).saturating_abs();
-            let is_of_job = match job {
-                Some(job) => incident.job == job,
+            let is_of_job = match members {
+                Some(JobMembers { job, nodes }) => {
+                    incident.job == *job && nodes.iter().any(|node| incident.node(node).is_some())
+                }
                 None => incident.node(&told.node).is_some(),
             };
             apart_ns <= TOGETHER_NS && is_of_job
@@ -372,22 +375,19 @@ impl JobIncidents {
     }
 
     /// Writes an incident as it is now, and shows it.
-    fn put(&self, incident: JobIncident) -> Result<(), JobError> {
-        self.files.write(&incident)?;
+    fn put(&self, mut incident: JobIncident) -> Result<(), JobError> {
+        incident.about_len = self.files.write(&incident)?;
         self.kept().insert(incident.id.clone(), Arc::new(incident));
         Ok(())
     }
 
-    /// Removes the oldest incidents beyond those that are kept, or beyond the bytes that all may take, never this one.
+    /// Removes incidents beyond those that are kept, or beyond the bytes that all may take, never this one.
     fn prune(&self, spared: &str) {
-        let (mut count, mut bytes) = {
-            let kept = self.kept();
-            (kept.len(), kept.values().map(|incident| incident.bytes()).sum::<u64>())
-        };
-        for incident in self.list().iter().rev().filter(|incident| incident.id != spared) {
-            if count <= self.keep && bytes <= BYTES_MAX {
-                break;
-            }
+        let mut left = self.list();
+        let (mut count, mut bytes) = (left.len(), left.iter().map(|incident| incident.bytes()).sum::<u64>());
+        while count > self.keep || bytes > BYTES_MAX {
+            let Some(place) = first_to_go(&left, spared) else { break };
+            let incident = left.remove(place);
             if self.files.remove(&incident.id) {
                 self.kept().remove(&incident.id);
                 count -= 1;
@@ -396,6 +396,18 @@ impl JobIncidents {
             }
         }
     }
+}
+
+/// Of incidents, the newest first, the one to remove: the oldest of the node that told of the most, so that a node that tells again and
+/// again pushes out its own.
+fn first_to_go(kept: &[Arc<JobIncident>], spared: &str) -> Option<usize> {
+    let mut told = BTreeMap::<&str, usize>::new();
+    for incident in kept {
+        *told.entry(incident.teller()).or_default() += 1;
+    }
+    let others = kept.iter().enumerate().filter(|(_, incident)| incident.id != spared);
+    // Of those that are equal it is the last.
+    others.max_by_key(|(_, incident)| told.get(incident.teller())).map(|(place, _)| place)
 }
 
 /// Whether a text is a plain file name.

@@ -85,7 +85,8 @@ impl JobFiles {
         let mut text = Vec::new();
         file.take(JOB_LEN_MAX).read_to_end(&mut text).map_err(FlightError::io("read", &path))?;
         let foreign = |source| FlightError::Json { path: path.clone(), source };
-        let incident: JobIncident = serde_json::from_slice(&text).map_err(foreign)?;
+        let mut incident: JobIncident = serde_json::from_slice(&text).map_err(foreign)?;
+        incident.about_len = text.len() as u64;
         if incident.schema > JOB_SCHEMA {
             return Err(FlightError::Later { path, schema: incident.schema });
         }
@@ -93,8 +94,8 @@ impl JobFiles {
         if incident.id == id { Ok(incident) } else { Err(FlightError::Unknown { id: id.to_owned() }) }
     }
 
-    /// Writes `incident.json` of an incident, whole or not at all: not if it would be too long to be read again.
-    pub(crate) fn write(&self, incident: &JobIncident) -> Result<(), JobError> {
+    /// Writes `incident.json` of an incident, whole or not at all: not if it would be too long to be read again. Answers its bytes.
+    pub(crate) fn write(&self, incident: &JobIncident) -> Result<u64, JobError> {
         let folder = self.root().join(&incident.id);
         make_directory(&folder).map_err(FlightError::io("create", &folder))?;
         let path = folder.join(ABOUT);
@@ -106,8 +107,7 @@ impl JobFiles {
         let failed = || FlightError::io("write", &path);
         let fresh = Fresh::create_private(&path, self.beside(&incident.id)).map_err(failed())?;
         fresh.file().write_all(&text).map_err(failed())?;
-        fresh.put().map_err(failed())?;
-        Ok(())
+        Ok(fresh.put().map_err(failed())?)
     }
 
     /// Removes an incident.

@@ -45,6 +45,9 @@ pub struct JobIncident {
     pub first: Option<FirstVictim>,
     /// The nodes, by name.
     pub nodes: Vec<AskedNode>,
+    /// Bytes of its file where it is kept.
+    #[serde(skip)]
+    pub(crate) about_len: u64,
 }
 
 /// A trigger that a node told of.
@@ -147,7 +150,13 @@ impl JobIncident {
             FlightSpan { from_ns: at_ns.saturating_sub(BEFORE_NS), to_ns: at_ns.saturating_add(AFTER_NS) };
         let (offset, job) = ("not known".to_owned(), job.to_owned());
         let (triggers, nodes) = (vec![trigger], Vec::new());
-        Self { schema: JOB_SCHEMA, id, job, triggers, told: 0, asked, offset, first: None, nodes }
+        let (schema, first) = (JOB_SCHEMA, None);
+        Self { schema, id, job, triggers, told: 0, asked, offset, first, nodes, about_len: 0 }
+    }
+
+    /// The node that told of it first.
+    pub(crate) fn teller(&self) -> &str {
+        self.triggers.first().map_or("", |told| told.node.as_str())
     }
 
     /// Whether a GPU of this key is one that a node told of, or that failed first.
@@ -239,10 +248,10 @@ impl JobIncident {
         }
     }
 
-    /// Bytes that its nodes have sent.
+    /// Bytes of its files.
     pub(crate) fn bytes(&self) -> u64 {
         let answers = self.nodes.iter().flat_map(|node| [&node.window, &node.rest]).flatten();
-        answers.map(|answer| answer.bytes).sum()
+        answers.map(|answer| answer.bytes).sum::<u64>().saturating_add(self.about_len)
     }
 
     /// The GPU that failed first: one that a node told of, or one that gave no value any more.

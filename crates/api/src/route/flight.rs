@@ -51,8 +51,10 @@ use axum::routing::get;
 use axum::{Json, Router};
 use futures_util::{Stream, StreamExt as _};
 use gpuvitals_analysis::findings::{holder_of, host_of};
+use gpuvitals_core::IdentityColumn;
 use gpuvitals_core::history::GpuState;
 use gpuvitals_core::time::MINUTE_NS;
+use gpuvitals_core::usage::RUN_HOLDER;
 use gpuvitals_flight::{
     FlightTrigger, JOB_REQUESTS_PATH, JobIncident, JobIncidents, JobMembers, JobRequest, JobTrigger,
     StandingRequests, WindowPart,
@@ -232,8 +234,12 @@ async fn members(api: &Api, told: &JobTrigger) -> Result<Option<JobMembers>, Api
     let is_here = |gpu: &&&Arc<GpuState>| host_of(gpu).as_deref() == Some(told.node.as_str());
     let here: Vec<&&Arc<GpuState>> = fresh.iter().filter(is_here).collect();
     let its = here.iter().filter(|gpu| told.trigger.gpu.as_deref() == Some(&*gpu.key));
-    let Some(job) = its.chain(&here).find_map(|gpu| holder_of(gpu)) else { return Ok(None) };
-    let in_job = fresh.iter().filter(|gpu| holder_of(gpu).as_ref() == Some(&job));
+    let held = its.chain(&here).find_map(|gpu| Some((gpu, holder_of(gpu)?)));
+    let Some((gpu, job)) = held else { return Ok(None) };
+    // The name of a recording says nothing of other hosts: that of most is the one that nobody gave them.
+    let is_run = gpu.identity.get(IdentityColumn::Job).is_some_and(|name| name.starts_with(RUN_HOLDER));
+    let of_job = fresh.iter().filter(|gpu| holder_of(gpu).as_ref() == Some(&job));
+    let in_job = of_job.filter(|gpu| !is_run || is_here(gpu));
     let nodes = in_job.filter_map(|gpu| host_of(gpu).map(|host| host.to_string())).collect();
     Ok(Some(JobMembers { job: job.to_string(), nodes }))
 }

@@ -157,6 +157,19 @@ async fn all_nodes_of_a_job_are_asked_and_what_they_send_is_read() {
 }
 
 #[tokio::test]
+async fn a_recording_of_the_same_name_on_another_host_is_not_asked() {
+    let world = World::empty(|_, _| ()).await;
+    let busy: &[(&str, f64)] = &[("power_w", 400.0)];
+    let run = "run:telemetry";
+    let fleet: [Row<'_>; 2] = [(held("GPU-1", "n1", run), 50, busy), (held("GPU-2", "n2", run), 50, busy)];
+    world.append(rows(&fleet)).await;
+    let id = tell(&world, told("a/n1", "own", "GPU-1")).await;
+    let incident = world.ok(&format!("{INCIDENTS}/{}", id.as_str().unwrap())).await;
+    let nodes: Vec<_> = incident["nodes"].as_array().unwrap().iter().map(|node| &node["node"]).collect();
+    assert_eq!(nodes, ["a/n1"]);
+}
+
+#[tokio::test]
 async fn what_nobody_knows_or_may_send_is_refused() {
     let world = fleet().await;
     assert_eq!(tell(&world, told("a/n9", "own", "GPU-9")).await, Value::Null, "no job is known there");

@@ -306,6 +306,32 @@ fn the_oldest_incidents_go_and_a_directory_has_one_keeper() {
 }
 
 #[test]
+fn a_node_that_tells_again_and_again_pushes_out_its_own() {
+    let folder = tempdir().unwrap();
+    let incidents = open(folder.path());
+    let tell = |node: &str, number: i64| {
+        let at_ns = AT_NS + number * 2 * MINUTE_NS;
+        let members = members(&format!("job-of-{node}"), &[node]);
+        incidents.tell(&told(node, &format!("own-{number}"), at_ns), Some(&members), at_ns).unwrap().unwrap()
+    };
+    let of_other = tell("n2", 0);
+    let ids: Vec<String> = (1..9).map(|number| tell("n1", number)).collect();
+    let kept: Vec<String> = incidents.list().iter().rev().map(|incident| incident.id.clone()).collect();
+    assert_eq!(kept, [&[of_other], ids.get(6..).unwrap()].concat());
+}
+
+#[test]
+fn runs_of_one_name_on_two_hosts_are_two_incidents() {
+    let folder = tempdir().unwrap();
+    let incidents = open(folder.path());
+    let of = |node: &str| {
+        let run = JobMembers { job: "//run:telemetry".to_owned(), nodes: [node.to_owned()].into() };
+        incidents.tell(&told(node, "own", AT_NS), Some(&run), AT_NS).unwrap().unwrap()
+    };
+    assert_ne!(of("n1"), of("n2"));
+}
+
+#[test]
 fn an_incident_of_very_many_gpus_is_there_after_a_restart() {
     let folder = tempdir().unwrap();
     let incidents = open(folder.path());
