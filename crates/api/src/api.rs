@@ -14,7 +14,7 @@ use gpuvitals_core::figures::Family;
 use gpuvitals_core::history::History;
 use gpuvitals_core::{Origin, causes};
 use gpuvitals_flight::JobIncidents;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tracing::Instrument;
@@ -33,7 +33,7 @@ use crate::past::{Past, PastInstant};
 use crate::peer::Peer;
 use crate::recent::RecentChanges;
 use crate::tag;
-use crate::watch::FleetWatch;
+use crate::watch::{FleetWatch, Judgement};
 
 /// Shortest time between two judgements of the fleet that nobody asked for.
 const SHORTEST_WATCH: Duration = Duration::from_secs(5);
@@ -78,6 +78,7 @@ struct ApiState {
     past: Past,
     recent: Arc<RecentChanges>,
     jobs: OnceLock<Arc<KeptJobs>>,
+    judged: watch::Sender<Option<Arc<Judgement>>>,
     stopping: CancellationToken,
     started: Instant,
 }
@@ -110,6 +111,7 @@ impl Api {
             past: Past::default(),
             recent: Arc::new(recent),
             jobs: OnceLock::new(),
+            judged: watch::Sender::new(None),
             stopping,
             started: Instant::now(),
             config,
@@ -124,9 +126,9 @@ impl Api {
         self.0.watch.keep(outlet, origin);
     }
 
-    /// Keeps incidents of jobs from now on, and asks their nodes. The first ones count.
-    pub fn keep_flight(&self, incidents: Arc<JobIncidents>) {
-        self.0.jobs.get_or_init(|| Arc::new(KeptJobs::of(incidents)));
+    /// Keeps incidents of jobs from now on, and asks their nodes, also for findings of these kinds. The first ones count.
+    pub fn keep_flight(&self, incidents: Arc<JobIncidents>, findings: Vec<String>) {
+        self.0.jobs.get_or_init(|| Arc::new(KeptJobs::of(incidents, findings)));
     }
 
     /// The incidents of jobs.
@@ -196,7 +198,9 @@ impl Api {
                 let rules = StateRules::new(config.clock.now_ns(), config.stale_after);
                 let judged = watch.judged(history.as_ref(), rules.fresh, every / 2);
                 match tokio::time::timeout(config.limits.request_timeout, judged).await {
-                    Ok(Ok(_)) => {}
+                    Ok(Ok(judgement)) => {
+                        self.0.judged.send_replace(Some(judgement));
+                    }
                     Ok(Err(error)) => {
                         tracing::debug!(reason = causes(&error), "the fleet cannot be judged now");
                     }
@@ -208,6 +212,11 @@ impl Api {
             () = judging => {}
             () = stopping.cancelled() => {}
         }
+    }
+
+    /// The judgements that come of that.
+    pub(crate) fn judgements(&self) -> watch::Receiver<Option<Arc<Judgement>>> {
+        self.0.judged.subscribe()
     }
 
     /// A place among the live streams.

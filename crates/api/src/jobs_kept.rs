@@ -1,17 +1,25 @@
 //! The incidents of jobs that this gateway keeps, who listens for requests, and how much comes in at once.
 
-use std::sync::Arc;
+use std::collections::{BTreeMap, BTreeSet};
+use std::mem;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use gpuvitals_analysis::findings::FleetFinding;
 use gpuvitals_core::causes;
-use gpuvitals_flight::{JobError, JobIncidents};
+use gpuvitals_core::time::MINUTE_NS;
+use gpuvitals_flight::{JobError, JobIncidents, JobMembers};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, SemaphorePermit, watch};
 
 use crate::error::ApiError;
+use crate::watch::Judgement;
 
 /// Most nodes that listen at the same time. They have nothing to do with the live streams of pages.
 const FOLLOWERS_MAX: usize = 2_048;
 /// Answers of nodes that come in at the same time; more wait.
 const ARRIVALS_MAX: usize = 8;
+/// How long ago a finding may have begun whose beginning is asked for: rings of nodes go back ten minutes. Of one that is found later it is
+/// asked what was when it was found.
+const LATELY_NS: i64 = 5 * MINUTE_NS;
 
 /// What is kept, and what goes on around it.
 #[derive(Debug)]
@@ -21,22 +29,66 @@ pub(crate) struct KeptJobs {
     changed: watch::Sender<()>,
     followers: Arc<Semaphore>,
     arrivals: Semaphore,
+    /// The nodes that listen, and by how many streams.
+    following: Mutex<BTreeMap<String, usize>>,
+    /// Kinds of findings that nodes are asked for.
+    kinds: Vec<String>,
+    /// Those that were open at the last look; none: nobody has looked.
+    open: Mutex<Option<BTreeSet<String>>>,
+}
+
+/// A node that listens, until this is dropped.
+#[derive(Debug)]
+pub(crate) struct FollowingNode {
+    jobs: Arc<KeptJobs>,
+    node: String,
+    _permit: OwnedSemaphorePermit,
 }
 
 impl KeptJobs {
-    /// Of these incidents.
-    pub(crate) fn of(incidents: Arc<JobIncidents>) -> Self {
+    /// Of these incidents, and of findings of these kinds.
+    pub(crate) fn of(incidents: Arc<JobIncidents>, kinds: Vec<String>) -> Self {
         let (followers, arrivals) = (Arc::new(Semaphore::new(FOLLOWERS_MAX)), Semaphore::new(ARRIVALS_MAX));
-        Self { incidents, changed: watch::Sender::new(()), followers, arrivals }
+        let (following, open, changed) = (Mutex::default(), Mutex::default(), watch::Sender::new(()));
+        Self { incidents, changed, followers, arrivals, following, kinds, open }
     }
 
-    /// A place among those who listen.
+    /// A place for a node among those who listen.
     ///
     /// # Errors
     /// When all are taken.
-    pub(crate) fn follower(&self) -> Result<OwnedSemaphorePermit, ApiError> {
+    pub(crate) fn follower(self: &Arc<Self>, node: &str) -> Result<FollowingNode, ApiError> {
         let permit = Arc::clone(&self.followers).try_acquire_owned();
-        permit.map_err(|_| ApiError::Streams(FOLLOWERS_MAX))
+        let permit = permit.map_err(|_| ApiError::Streams(FOLLOWERS_MAX))?;
+        *self.following().entry(node.to_owned()).or_default() += 1;
+        Ok(FollowingNode { jobs: Arc::clone(self), node: node.to_owned(), _permit: permit })
+    }
+
+    fn following(&self) -> MutexGuard<'_, BTreeMap<String, usize>> {
+        self.following.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether a node of a job listens: else nobody would answer.
+    pub(crate) fn is_heard(&self, members: &JobMembers) -> bool {
+        let following = self.following();
+        members.nodes.iter().any(|node| following.contains_key(node))
+    }
+
+    /// The findings that nodes are asked for and that were not open before, each with the time that is asked for. At the first look it is
+    /// those that have begun lately: others were told of by a gateway before.
+    pub(crate) fn begun<'a>(&self, judgement: &'a Judgement) -> Vec<(&'a FleetFinding, i64)> {
+        let is_wanted = |finding: &&FleetFinding| self.kinds.iter().any(|kind| kind == finding.kind.id);
+        let open: Vec<&FleetFinding> =
+            judgement.findings.iter().map(|(finding, _)| finding).filter(is_wanted).collect();
+        let ids: BTreeSet<String> = open.iter().map(|finding| finding.id()).collect();
+        let mut known = self.open.lock().unwrap_or_else(PoisonError::into_inner);
+        let before = mem::replace(&mut *known, Some(ids));
+        let asked = |finding: &'a FleetFinding| {
+            let is_late = finding.since_ns < judgement.at_ns.saturating_sub(LATELY_NS);
+            let is_new = before.as_ref().map_or(!is_late, |before| !before.contains(&finding.id()));
+            is_new.then_some((finding, if is_late { judgement.at_ns } else { finding.since_ns }))
+        };
+        open.into_iter().filter_map(asked).collect()
     }
 
     /// A place among the answers that come in, when there is one.
@@ -58,6 +110,18 @@ impl KeptJobs {
     }
 }
 
+impl Drop for FollowingNode {
+    fn drop(&mut self) {
+        let mut following = self.jobs.following();
+        if let Some(streams) = following.get_mut(&self.node) {
+            *streams -= 1;
+            if *streams == 0 {
+                following.remove(&self.node);
+            }
+        }
+    }
+}
+
 /// What comes of work that waits for the disk.
 ///
 /// # Errors
@@ -70,4 +134,84 @@ pub(crate) async fn on_disk<T: Send + 'static>(
         tracing::warn!(error = causes(error), "incidents of jobs cannot be kept or read");
     }
     Ok(done?)
+}
+
+#[cfg(test)]
+mod tests {
+    use gpuvitals_analysis::coverage::Coverage;
+    use gpuvitals_analysis::findings::{KINDS, Reach, Subject};
+    use gpuvitals_analysis::judgement::GpuJudge;
+
+    use super::*;
+
+    fn finding(kind: &str, since_ns: i64) -> (FleetFinding, String) {
+        let kind = KINDS.iter().find(|known| known.id == kind).unwrap();
+        let finding = FleetFinding {
+            kind,
+            severity: kind.severity,
+            subject: Subject::Job("a/research/train-7".into()),
+            since_ns,
+            since_is_bound: false,
+            sentence: String::new(),
+            evidence: Vec::new(),
+            reach: Reach::default(),
+            remedy: "".into(),
+            silenced: None,
+            covers: &[],
+            yields_to: &[],
+        };
+        (finding, String::new())
+    }
+
+    fn judgement(at_ns: i64, findings: Vec<(FleetFinding, String)>) -> Judgement {
+        Judgement {
+            at_ns,
+            findings,
+            silences: Vec::new(),
+            judge: GpuJudge::of(std::iter::empty(), Coverage::of(&[])),
+            jobs: Vec::new(),
+            hints: Vec::new(),
+            told: Arc::default(),
+            missing: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn a_finding_is_asked_for_once_when_it_begins() {
+        let folder = tempfile::tempdir().unwrap();
+        let kept = || {
+            let incidents = JobIncidents::open(&folder.path().join("flight"), 3).unwrap();
+            KeptJobs::of(Arc::new(incidents), vec!["job_hung".to_owned()])
+        };
+        let now_ns = 100 * MINUTE_NS;
+        let look = |jobs: &KeptJobs, at_ns: i64, findings: &[(&str, i64)]| {
+            let findings = findings.iter().map(|(kind, since_ns)| finding(kind, *since_ns)).collect();
+            let judgement = judgement(at_ns, findings);
+            jobs.begun(&judgement).into_iter().map(|(_, at_ns)| at_ns).collect::<Vec<_>>()
+        };
+        let jobs = kept();
+        assert_eq!(look(&jobs, now_ns, &[]), []);
+        let hung = ("job_hung", now_ns - MINUTE_NS);
+        assert_eq!(look(&jobs, now_ns, &[hung, ("straggler", now_ns)]), [now_ns - MINUTE_NS]);
+        assert_eq!(look(&jobs, now_ns + MINUTE_NS, &[hung]), []);
+        assert_eq!(look(&jobs, now_ns + 2 * MINUTE_NS, &[]), []);
+        let late = ("job_hung", now_ns - 50 * MINUTE_NS);
+        assert_eq!(look(&jobs, now_ns + 3 * MINUTE_NS, &[late]), [now_ns + 3 * MINUTE_NS], "found late");
+        drop(jobs);
+        assert_eq!(look(&kept(), now_ns, &[late]), [], "another gateway has asked");
+        assert_eq!(look(&kept(), now_ns, &[hung]), [now_ns - MINUTE_NS], "perhaps none has");
+    }
+
+    #[test]
+    fn a_node_listens_as_long_as_one_of_its_streams() {
+        let folder = tempfile::tempdir().unwrap();
+        let incidents = JobIncidents::open(&folder.path().join("flight"), 3).unwrap();
+        let jobs = Arc::new(KeptJobs::of(Arc::new(incidents), Vec::new()));
+        let members = JobMembers { job: "//j".to_owned(), nodes: ["a/n1".to_owned()].into() };
+        let (one, other) = (jobs.follower("a/n1").unwrap(), jobs.follower("a/n1").unwrap());
+        drop(one);
+        assert!(jobs.is_heard(&members));
+        drop(other);
+        assert!(!jobs.is_heard(&members));
+    }
 }

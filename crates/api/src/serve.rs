@@ -7,7 +7,7 @@ use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
 use crate::api::Api;
-use crate::route;
+use crate::{found_jobs, route};
 
 pub use crate::route::router::scope as own_scope;
 
@@ -61,9 +61,14 @@ pub async fn serve(
         api.keep_watch().await;
         std::future::pending::<()>().await;
     };
+    let asking = async {
+        found_jobs::follow(&api).await;
+        std::future::pending::<()>().await;
+    };
     tokio::select! {
         served = gpuvitals_listener::serve(socket, app, terms, shutdown.clone()) => served,
         () = streams_end => Ok(()),
         () = watching => Ok(()),
+        () = asking => Ok(()),
     }
 }

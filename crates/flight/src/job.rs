@@ -131,6 +131,28 @@ impl JobIncidents {
         now_ns: i64,
     ) -> Result<Option<String>, JobError> {
         Self::check(told, now_ns)?;
+        self.take(told, members, now_ns)
+    }
+
+    /// Takes what the gateway itself has found of a job, as [`JobTrigger::of_gateway`]: in the same way, with no node that told of it.
+    ///
+    /// # Errors
+    /// If the disk fails.
+    pub fn find(
+        &self,
+        found: &JobTrigger,
+        members: &JobMembers,
+        now_ns: i64,
+    ) -> Result<Option<String>, JobError> {
+        self.take(found, Some(members), now_ns)
+    }
+
+    fn take(
+        &self,
+        told: &JobTrigger,
+        members: Option<&JobMembers>,
+        now_ns: i64,
+    ) -> Result<Option<String>, JobError> {
         let _changing = self.change();
         if let Some(known) = self.told_before(told) {
             return Ok(Some(known));
@@ -145,9 +167,8 @@ impl JobIncidents {
             (None, None) => return Ok(None),
         };
         let nodes = members.iter().flat_map(|members| &members.nodes);
-        let nodes = nodes.filter(|node| Self::is_node(node)).take(NODES_MAX);
-        let new: Vec<&String> =
-            once(&told.node).chain(nodes).filter(|node| incident.node(node).is_none()).collect();
+        let nodes = once(&told.node).chain(nodes).filter(|node| Self::is_node(node)).take(NODES_MAX);
+        let new: Vec<&String> = nodes.filter(|node| incident.node(node).is_none()).collect();
         for node in &new {
             incident.ask(node, self.due_ns(node, WindowPart::Window, now_ns));
         }
@@ -324,7 +345,9 @@ impl JobIncidents {
     /// The incident that a node told of this before.
     fn told_before(&self, told: &JobTrigger) -> Option<String> {
         let is_its = |incident: &&Arc<JobIncident>| {
-            incident.node(&told.node).is_some_and(|node| node.incidents.contains(&told.incident))
+            let of_node = incident.node(&told.node);
+            of_node.is_some_and(|node| node.incidents.contains(&told.incident))
+                || incident.triggers.contains(told)
         };
         self.kept().values().find(is_its).map(|incident| incident.id.clone())
     }

@@ -53,9 +53,9 @@ pub struct JobIncident {
 /// A trigger that a node told of.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct JobTrigger {
-    /// The node, as `cluster/node`, or by its name if it has no cluster.
+    /// The node, as `cluster/node`, or by its name if it has no cluster; or [`JobTrigger::GATEWAY`].
     pub node: String,
-    /// The id of its own incident.
+    /// The id of its own incident; of a gateway what names the finding.
     pub incident: String,
     /// What happened there.
     pub trigger: FlightTrigger,
@@ -127,6 +127,16 @@ pub enum WindowPart {
     Window,
     /// All that the node has kept around it.
     Rest,
+}
+
+impl JobTrigger {
+    /// Who tells of what a gateway itself has found: a node cannot have this name.
+    pub const GATEWAY: &'static str = "the gateway";
+
+    /// What a gateway itself has found.
+    pub fn of_gateway(finding: String, trigger: FlightTrigger) -> Self {
+        Self { node: Self::GATEWAY.to_owned(), incident: finding, trigger }
+    }
 }
 
 impl WindowPart {

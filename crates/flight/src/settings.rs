@@ -4,6 +4,7 @@ use std::ffi::OsStr;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use gpuvitals_analysis::findings::KINDS;
 use gpuvitals_listener::client::{BearerToken, CredentialError, Credentials};
 use gpuvitals_listener::{ServiceUrl, secret};
 use gpuvitals_log::state_directory;
@@ -36,6 +37,8 @@ settings! {
         /// Thresholds that are triggers, too: METRIC OP NUMBER or METRIC OP FACTOR * METRIC, then perhaps for DURATION, such as
         /// "temperature_c > 95 for 10s"
         triggers: Texts = [];
+        /// Kinds of findings for which a gateway asks the nodes of the job that they are about, if these listen
+        findings: Texts = ["job_hung", "node_silent"];
         /// Gateway that is told of incidents and asks the other nodes of the job for the same time: http:// or https://HOST:8081;
         /// empty: a node has its own incidents only
         pub gateway: Option<ServiceUrl<8081>> = "", flag "--flight-gateway URL";
@@ -62,6 +65,11 @@ impl FlightSettings {
         }
         let read = |text: &String| text.parse::<FlightRule>().map(drop);
         self.triggers.0.iter().try_for_each(read).map_err(|error| refuse(error.to_string()))?;
+        let is_kind = |name: &String| KINDS.iter().any(|kind| kind.id == name);
+        if let Some(name) = self.findings.0.iter().find(|name| !is_kind(name)) {
+            let why = format!("{name:?} is no kind of finding: docs/findings.md has a table of them");
+            return Err(Refusal::new("flight.findings", why));
+        }
         Refusal::unless_both(
             ("flight.gateway_client_cert", &self.gateway_client_cert),
             ("flight.gateway_client_key", &self.gateway_client_key),
@@ -90,6 +98,11 @@ impl FlightSettings {
     pub fn rules(&self) -> Vec<FlightRule> {
         // Those that are none were refused when the settings were read.
         self.triggers.0.iter().filter_map(|text| text.parse().ok()).collect()
+    }
+
+    /// The kinds of findings for which a gateway asks the nodes of a job.
+    pub fn findings(&self) -> Vec<String> {
+        self.findings.0.clone()
     }
 
     /// The directory, where `state` is what the system says in `STATE_DIRECTORY`.
@@ -158,5 +171,13 @@ mod tests {
         assert!(refused.ends_with("\n  power_w >> 1\n          ^"), "{refused}");
         assert!(of(&[("flight.triggers", json!(vec!["power_w > 1"; RULES_MAX + 1]))]).is_err());
         assert_eq!(of(&[("flight.triggers", json!(["power_w > 1 for 2s"]))]).unwrap().rules().len(), 1);
+    }
+
+    #[test]
+    fn findings_are_named_by_their_kinds() {
+        assert_eq!(of(&[]).unwrap().findings(), ["job_hung", "node_silent"]);
+        assert_eq!(of(&[("flight.findings", json!(["straggler"]))]).unwrap().findings(), ["straggler"]);
+        let refused = of(&[("flight.findings", json!(["job_hung", "job_hang"]))]).unwrap_err();
+        assert!(refused.starts_with("flight.findings: \"job_hang\" is no kind"), "{refused}");
     }
 }

@@ -19,7 +19,7 @@ pub(crate) fn keep(api: &Api, settings: &FlightSettings) {
         }
     };
     match JobIncidents::open(&directory, settings.keep) {
-        Ok(incidents) => api.keep_flight(Arc::new(incidents)),
+        Ok(incidents) => api.keep_flight(Arc::new(incidents), settings.findings()),
         Err(error) => {
             let directory = directory.display();
             tracing::warn!(

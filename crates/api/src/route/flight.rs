@@ -50,11 +50,6 @@ use axum::response::{IntoResponse as _, Response};
 use axum::routing::get;
 use axum::{Json, Router};
 use futures_util::{Stream, StreamExt as _};
-use gpuvitals_analysis::findings::{holder_of, host_of};
-use gpuvitals_core::IdentityColumn;
-use gpuvitals_core::history::GpuState;
-use gpuvitals_core::time::MINUTE_NS;
-use gpuvitals_core::usage::RUN_HOLDER;
 use gpuvitals_flight::{
     FlightTrigger, JOB_REQUESTS_PATH, JobIncident, JobIncidents, JobMembers, JobRequest, JobTrigger,
     StandingRequests, WindowPart,
@@ -63,14 +58,14 @@ use gpuvitals_listener::body::discard;
 use gpuvitals_listener::parameter::{self, ParameterError};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
-use tokio::sync::OwnedSemaphorePermit;
 
 use super::answered::Answered;
 use super::gpus::NoParams;
 use super::page;
 use crate::api::Api;
 use crate::error::ApiError;
-use crate::jobs_kept::{KeptJobs, on_disk};
+use crate::job_members::FreshGpus;
+use crate::jobs_kept::{FollowingNode, KeptJobs, on_disk};
 use crate::parameter::{Asked, Named, json_body};
 
 const NODES: &str = "/api/v1/flight/incidents/{id}/nodes/{node}";
@@ -79,8 +74,6 @@ const GREETING: &str = "retry: 3000\n: asked here\n\n";
 const HEARTBEAT: &str = ": still here\n\n";
 /// Shortest wait for what begins to stand soon.
 const SOON: Duration = Duration::from_millis(10);
-/// A GPU that reported nothing for so long before a trigger has no part in it.
-const FRESH_NS: i64 = 10 * MINUTE_NS;
 /// Bytes that are read of a file at once.
 const PIECE_LEN: usize = 1 << 20;
 /// What a name of a node may be.
@@ -144,8 +137,8 @@ async fn follow(Shared(api): Shared<Api>, Asked(FollowParams { node }): Asked<Fo
     if !JobIncidents::is_node(&node) {
         return Err(ApiError::parameter("node", &node, NODE));
     }
-    let permit = jobs.follower()?;
-    let body = Body::from_stream(events(api, jobs, node, permit));
+    let place = jobs.follower(&node)?;
+    let body = Body::from_stream(events(api, jobs, node, place));
     let headers = [(CONTENT_TYPE, "text/event-stream"), (CACHE_CONTROL, "no-store")];
     Ok((headers, body).into_response())
 }
@@ -154,10 +147,10 @@ fn events(
     api: Api,
     jobs: Arc<KeptJobs>,
     node: String,
-    permit: OwnedSemaphorePermit,
+    place: FollowingNode,
 ) -> impl Stream<Item = Result<Bytes, Infallible>> {
     async_stream::stream! {
-        let _permit = permit;
+        let _place = place;
         // What is asked for from here on wakes it.
         let mut changed = jobs.changes();
         let mut told: HashSet<(String, &'static str)> = HashSet::new();
@@ -229,19 +222,10 @@ async fn ask(
 /// The job that a trigger's GPU was in, or if its rows do not say it, as those of a lost GPU, another of its node.
 async fn members(api: &Api, told: &JobTrigger) -> Result<Option<JobMembers>, ApiError> {
     let fleet = api.history().fleet().await?.answer;
-    let from_ns = told.trigger.at_ns.saturating_sub(FRESH_NS);
-    let fresh: Vec<&Arc<GpuState>> = fleet.gpus.iter().filter(|gpu| gpu.last_seen_ns >= from_ns).collect();
-    let is_here = |gpu: &&&Arc<GpuState>| host_of(gpu).as_deref() == Some(told.node.as_str());
-    let here: Vec<&&Arc<GpuState>> = fresh.iter().filter(is_here).collect();
+    let fresh = FreshGpus::of(&fleet, told.trigger.at_ns);
+    let here = fresh.of_node(&told.node);
     let its = here.iter().filter(|gpu| told.trigger.gpu.as_deref() == Some(&*gpu.key));
-    let held = its.chain(&here).find_map(|gpu| Some((gpu, holder_of(gpu)?)));
-    let Some((gpu, job)) = held else { return Ok(None) };
-    // The name of a recording says nothing of other hosts: that of most is the one that nobody gave them.
-    let is_run = gpu.identity.get(IdentityColumn::Job).is_some_and(|name| name.starts_with(RUN_HOLDER));
-    let of_job = fresh.iter().filter(|gpu| holder_of(gpu).as_ref() == Some(&job));
-    let in_job = of_job.filter(|gpu| !is_run || is_here(gpu));
-    let nodes = in_job.filter_map(|gpu| host_of(gpu).map(|host| host.to_string())).collect();
-    Ok(Some(JobMembers { job: job.to_string(), nodes }))
+    Ok(its.chain(&here).find_map(|gpu| fresh.job_of(gpu)))
 }
 
 /// All incidents, the newest first.

@@ -131,7 +131,8 @@ impl World {
         let api = Api::new(config, Arc::new(store.clone()), Arc::clone(&parts) as Arc<dyn StatusView>);
         let (outlet, feed) = feed::open();
         api.keep_findings(outlet, "gateway");
-        api.keep_flight(Arc::new(JobIncidents::open(&dir.path().join("flight"), 20).unwrap()));
+        let incidents = JobIncidents::open(&dir.path().join("flight"), 20).unwrap();
+        api.keep_flight(Arc::new(incidents), vec!["job_hung".to_owned()]);
         let served = tokio::spawn(serve(
             listener,
             api,

@@ -133,6 +133,35 @@ fn a_node_of_two_jobs_is_asked_once_a_minute() {
 }
 
 #[test]
+fn what_a_gateway_finds_asks_all_nodes_of_the_job_once() {
+    let folder = tempdir().unwrap();
+    let trigger = FlightTrigger {
+        kind: "finding".to_owned(),
+        gpu: None,
+        detail: "the job hangs".to_owned(),
+        rule: Some("job_hung".to_owned()),
+        ..told("n1", "own", AT_NS).trigger
+    };
+    let found = JobTrigger::of_gateway(format!("job_hung:a/research/train-7 {AT_NS}"), trigger);
+    let find = |incidents: &JobIncidents, now_ns: i64| {
+        incidents.find(&found, &members("train-7", &NODES), now_ns).unwrap().unwrap()
+    };
+    let incidents = open(folder.path());
+    let id = find(&incidents, AT_NS + MINUTE_NS);
+    for node in NODES {
+        let requests = incidents.requests(node, AT_NS + MINUTE_NS).now;
+        let [request] = &requests[..] else { panic!("{node}: {requests:?}") };
+        assert_eq!((request.by.as_str(), request.trigger.kind.as_str()), (JobTrigger::GATEWAY, "finding"));
+    }
+    assert_eq!(incidents.one(&id).unwrap().nodes.len(), 3);
+    drop(incidents);
+    let incidents = open(folder.path());
+    assert_eq!(find(&incidents, AT_NS + 5 * MINUTE_NS), id, "a gateway that starts again finds the same");
+    assert_eq!(tell(&incidents, &told("n2", "own", AT_NS + SECOND_NS), AT_NS + MINUTE_NS), id);
+    assert_eq!((incidents.list().len(), incidents.one(&id).unwrap().told), (1, 2));
+}
+
+#[test]
 fn nodes_of_one_name_in_two_clusters_are_two() {
     let folder = tempdir().unwrap();
     let incidents = open(folder.path());
@@ -217,7 +246,22 @@ fn the_rest_is_asked_for_when_somebody_wants_it_and_again_if_none_came() {
 fn names_texts_and_times_of_strangers_are_refused() {
     let folder = tempdir().unwrap();
     let incidents = open(folder.path());
-    for name in ["", ".", "..", ".n1", "../n1", "a/..", "a/b/c", "/n1", "a/", "n 1", "n\n1", "n1\u{1b}[2J", "ä", &"n".repeat(201)] {
+    for name in [
+        "",
+        ".",
+        "..",
+        ".n1",
+        "../n1",
+        "a/..",
+        "a/b/c",
+        "/n1",
+        "a/",
+        "n 1",
+        "n\n1",
+        "n1\u{1b}[2J",
+        "ä",
+        &"n".repeat(201),
+    ] {
         assert!(!JobIncidents::is_node(name), "{name:?}");
         for told in [told(name, "own", AT_NS), told("n1", name, AT_NS)] {
             assert!(matches!(incidents.tell(&told, None, AT_NS), Err(JobError::Unfit(_))), "{told:?}");

@@ -1,0 +1,89 @@
+//! Findings as triggers: when one begins that is about a job, its nodes are asked for what was then.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use gpuvitals_analysis::findings::{FleetFinding, Subject};
+use gpuvitals_core::causes;
+use gpuvitals_core::history::Fleet;
+use gpuvitals_flight::{FlightTrigger, JobMembers, JobTrigger};
+
+use crate::api::Api;
+use crate::error::ApiError;
+use crate::job_members::FreshGpus;
+use crate::jobs_kept::on_disk;
+use crate::watch::Judgement;
+
+/// Looks at each judgement, for ever.
+pub(crate) async fn follow(api: &Api) {
+    let mut judgements = api.judgements();
+    while judgements.changed().await.is_ok() {
+        let judgement = judgements.borrow_and_update().clone();
+        if let Some(judgement) = judgement {
+            ask(api, &judgement).await;
+        }
+    }
+}
+
+/// Asks the nodes of the jobs that findings are about which have begun since the look before. A node that listens is among them.
+async fn ask(api: &Api, judgement: &Judgement) {
+    let Ok(jobs) = api.jobs() else { return };
+    let begun = jobs.begun(judgement);
+    if begun.is_empty() {
+        return;
+    }
+    let fleet = match api.history().fleet().await {
+        Ok(part) => part.answer,
+        Err(error) => {
+            tracing::debug!(reason = causes(&error), "the jobs of findings cannot be looked up");
+            return;
+        }
+    };
+    for (finding, at_ns) in begun {
+        for members in jobs_of(finding, &fleet, at_ns).into_values().filter(|members| jobs.is_heard(members))
+        {
+            match tell(api, found(finding, at_ns), members).await {
+                Ok(Some(id)) => {
+                    tracing::info!(id, finding = finding.id(), "all nodes of a job are asked for a finding");
+                }
+                Ok(None) => {}
+                Err(error) => {
+                    tracing::warn!(reason = causes(&error), "nodes cannot be asked for a finding");
+                }
+            }
+        }
+    }
+}
+
+async fn tell(api: &Api, found: JobTrigger, members: JobMembers) -> Result<Option<String>, ApiError> {
+    let (jobs, now_ns) = (api.jobs()?, api.config().clock.now_ns());
+    let incidents = Arc::clone(&jobs.incidents);
+    let told = on_disk(move || incidents.find(&found, &members, now_ns)).await;
+    jobs.changed();
+    told
+}
+
+/// The jobs that have the GPUs that a finding is about, by name.
+fn jobs_of(finding: &FleetFinding, fleet: &Fleet, at_ns: i64) -> BTreeMap<String, JobMembers> {
+    let fresh = FreshGpus::of(fleet, at_ns);
+    let gpus = finding.reach.gpus.iter().filter_map(|key| fleet.get(key));
+    let jobs = gpus.filter_map(|gpu| fresh.job_of(gpu));
+    jobs.map(|members| (members.job.clone(), members)).collect()
+}
+
+/// What a finding is as a trigger.
+fn found(finding: &FleetFinding, at_ns: i64) -> JobTrigger {
+    let gpu = match &finding.subject {
+        Subject::Gpu(gpu) => Some(gpu.to_string()),
+        _ => None,
+    };
+    let trigger = FlightTrigger {
+        kind: "finding".to_owned(),
+        gpu,
+        code: None,
+        detail: finding.sentence.clone(),
+        rule: Some(finding.kind.id.to_owned()),
+        at_ns,
+    };
+    JobTrigger::of_gateway(format!("{} {at_ns}", finding.id()), trigger)
+}
