@@ -1,7 +1,6 @@
 //! The incidents of jobs that this gateway keeps, who listens for requests, and how much comes in at once.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::mem;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use gpuvitals_analysis::findings::FleetFinding;
@@ -82,7 +81,7 @@ impl KeptJobs {
             judgement.findings.iter().map(|(finding, _)| finding).filter(is_wanted).collect();
         let ids: BTreeSet<String> = open.iter().map(|finding| finding.id()).collect();
         let mut known = self.open.lock().unwrap_or_else(PoisonError::into_inner);
-        let before = mem::replace(&mut *known, Some(ids));
+        let before = known.replace(ids);
         let asked = |finding: &'a FleetFinding| {
             let is_late = finding.since_ns < judgement.at_ns.saturating_sub(LATELY_NS);
             let is_new = before.as_ref().map_or(!is_late, |before| !before.contains(&finding.id()));
@@ -144,6 +143,8 @@ mod tests {
 
     use super::*;
 
+    const NONE: [i64; 0] = [];
+
     fn finding(kind: &str, since_ns: i64) -> (FleetFinding, String) {
         let kind = KINDS.iter().find(|known| known.id == kind).unwrap();
         let finding = FleetFinding {
@@ -190,15 +191,15 @@ mod tests {
             jobs.begun(&judgement).into_iter().map(|(_, at_ns)| at_ns).collect::<Vec<_>>()
         };
         let jobs = kept();
-        assert_eq!(look(&jobs, now_ns, &[]), []);
+        assert_eq!(look(&jobs, now_ns, &[]), NONE);
         let hung = ("job_hung", now_ns - MINUTE_NS);
         assert_eq!(look(&jobs, now_ns, &[hung, ("straggler", now_ns)]), [now_ns - MINUTE_NS]);
-        assert_eq!(look(&jobs, now_ns + MINUTE_NS, &[hung]), []);
-        assert_eq!(look(&jobs, now_ns + 2 * MINUTE_NS, &[]), []);
+        assert_eq!(look(&jobs, now_ns + MINUTE_NS, &[hung]), NONE);
+        assert_eq!(look(&jobs, now_ns + 2 * MINUTE_NS, &[]), NONE);
         let late = ("job_hung", now_ns - 50 * MINUTE_NS);
         assert_eq!(look(&jobs, now_ns + 3 * MINUTE_NS, &[late]), [now_ns + 3 * MINUTE_NS], "found late");
         drop(jobs);
-        assert_eq!(look(&kept(), now_ns, &[late]), [], "another gateway has asked");
+        assert_eq!(look(&kept(), now_ns, &[late]), NONE, "another gateway has asked");
         assert_eq!(look(&kept(), now_ns, &[hung]), [now_ns - MINUTE_NS], "perhaps none has");
     }
 
