@@ -16,7 +16,7 @@ use crate::archive::BundlePart;
 use crate::error::FlightError;
 use crate::incident::{FlightIncident, INCIDENT_SCHEMA};
 use crate::place;
-use crate::trigger::FlightTrigger;
+use crate::trigger::{DUMP, FlightTrigger};
 
 /// What a folder is called until it is whole.
 pub(crate) const PART: &str = ".part";
@@ -67,6 +67,11 @@ impl IncidentEntry {
     fn is_only_asked(&self) -> bool {
         let IncidentState::Whole(incident) = &self.state else { return false };
         incident.trigger.is_of_job() && incident.others.iter().all(FlightTrigger::is_of_job)
+    }
+
+    /// Whether somebody asked for it with `gpuvitals flight dump`.
+    fn is_dump(&self) -> bool {
+        matches!(&self.state, IncidentState::Whole(incident) if incident.trigger.kind == DUMP)
     }
 }
 
@@ -179,12 +184,7 @@ impl FlightFolder {
     /// oldest go first, those before them that only a gateway asked for: their number pushes out none of this node's own. What cannot be
     /// removed, as that of another user, stays, and the log says so. Answers the ids.
     pub(crate) fn prune(&self, keep: usize, spared: &str) -> Vec<String> {
-        let listed = self.list().unwrap_or_else(|error| {
-            tracing::warn!(error = causes(&error), "old incidents stay: they cannot be listed");
-            Vec::new()
-        });
-        let (torn, whole): (Vec<_>, Vec<_>) =
-            listed.into_iter().partition(|entry| matches!(entry.state, IncidentState::Torn));
+        let (torn, whole) = self.parted();
         let mut all = torn.iter().chain(&whole).map(|entry| entry.bytes).sum::<u64>();
         let mut gone = Vec::new();
         for entry in torn {
@@ -196,16 +196,48 @@ impl FlightFolder {
         }
         let (asked, own): (Vec<_>, Vec<_>) = whole.into_iter().partition(IncidentEntry::is_only_asked);
         let (both, own_alone) = (asked.len() + own.len(), own.len());
-        for (group, mut count) in [(asked, both), (own, own_alone)] {
-            for entry in group.into_iter().filter(|entry| entry.id != spared) {
-                if count <= keep && all <= BYTES_MAX {
-                    break;
-                }
-                if remove(&self.incidents.join(&entry.id)) {
-                    count -= 1;
-                    all = all.saturating_sub(entry.bytes);
-                    gone.push(entry.id);
-                }
+        for (group, count) in [(asked, both), (own, own_alone)] {
+            let removed =
+                self.thin(group, (count.saturating_sub(keep), all.saturating_sub(BYTES_MAX)), spared);
+            all = all.saturating_sub(removed.iter().map(|entry| entry.bytes).sum());
+            gone.extend(removed.into_iter().map(|entry| entry.id));
+        }
+        gone
+    }
+
+    /// Removes dumps while there are more incidents, or more bytes of them, never this one: those of the agent are not for whoever asks
+    /// for a dump to remove.
+    pub(crate) fn prune_dumps(&self, keep: usize, spared: &str) {
+        let (torn, whole) = self.parted();
+        let all = torn.iter().chain(&whole).map(|entry| entry.bytes).sum::<u64>();
+        let too_many = (whole.len().saturating_sub(keep), all.saturating_sub(BYTES_MAX));
+        self.thin(whole.into_iter().filter(IncidentEntry::is_dump).collect(), too_many, spared);
+    }
+
+    /// Those that are torn, and the others, the oldest first; none, if they cannot be listed.
+    fn parted(&self) -> (Vec<IncidentEntry>, Vec<IncidentEntry>) {
+        let listed = self.list().unwrap_or_else(|error| {
+            tracing::warn!(error = causes(&error), "old incidents stay: they cannot be listed");
+            Vec::new()
+        });
+        listed.into_iter().partition(|entry| matches!(entry.state, IncidentState::Torn))
+    }
+
+    /// Removes the first of some incidents, but for one, until so many and so many bytes are gone.
+    fn thin(
+        &self,
+        group: Vec<IncidentEntry>,
+        (mut count, mut bytes): (usize, u64),
+        spared: &str,
+    ) -> Vec<IncidentEntry> {
+        let mut gone = Vec::new();
+        for entry in group.into_iter().filter(|entry| entry.id != spared) {
+            if count == 0 && bytes == 0 {
+                break;
+            }
+            if remove(&self.incidents.join(&entry.id)) {
+                (count, bytes) = (count.saturating_sub(1), bytes.saturating_sub(entry.bytes));
+                gone.push(entry);
             }
         }
         gone

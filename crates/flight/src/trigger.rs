@@ -4,6 +4,8 @@ use serde::{Deserialize, Serialize};
 
 /// The kind of what a gateway asks for.
 pub(crate) const JOB: &str = "job";
+/// The kind of what somebody dumps.
+pub(crate) const DUMP: &str = "dump";
 
 /// Something that happened on a node, or that somebody asked for.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -46,6 +48,6 @@ impl FlightTrigger {
 
     /// Whether somebody asked for it: then it is kept, however often.
     pub(crate) fn is_asked(&self) -> bool {
-        matches!(self.kind.as_str(), "signal" | "dump")
+        matches!(self.kind.as_str(), "signal" | DUMP)
     }
 }

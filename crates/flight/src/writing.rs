@@ -14,7 +14,7 @@ use crate::order::Order;
 use crate::owner::as_owner;
 use crate::place;
 use crate::ring;
-use crate::trigger::FlightTrigger;
+use crate::trigger::{DUMP, FlightTrigger};
 
 /// Tries to read a ring whose agent removes old rows meanwhile.
 const TRIES: u32 = 3;
@@ -28,6 +28,8 @@ pub struct DumpTerms {
     pub node: String,
     /// Nanoseconds back from the newest row.
     pub back_ns: i64,
+    /// Most incidents: beyond them the oldest dumps go.
+    pub keep: usize,
 }
 
 /// Makes an incident from what a ring has now. The agent whose ring it is goes on, if there is one; it removes the incident some day,
@@ -44,16 +46,16 @@ pub fn dump(terms: DumpTerms) -> Result<FlightIncident, FlightError> {
 }
 
 fn dump_here(terms: DumpTerms) -> Result<FlightIncident, FlightError> {
-    let DumpTerms { directory, node, back_ns } = terms;
+    let DumpTerms { directory, node, back_ns, keep } = terms;
     let now_ns = Moment::now().wall_ns;
     // Of a dead agent the newest row may be days old.
     let newest_ns = undisturbed(|| ring::newest_row(read_beside(&place::ring(&directory))?))?;
     let to_ns = newest_ns.unwrap_or(now_ns).min(now_ns);
     let order = Order {
-        id: FlightFolder::of(&directory).free_id("dump", now_ns),
+        id: FlightFolder::of(&directory).free_id(DUMP, now_ns),
         directory,
         node,
-        trigger: FlightTrigger::of_node("dump", "somebody asked for it with gpuvitals flight dump", now_ns),
+        trigger: FlightTrigger::of_node(DUMP, "somebody asked for it with gpuvitals flight dump", now_ns),
         others: Vec::new(),
         triggers: 1,
         asked: FlightSpan { from_ns: to_ns.saturating_sub(back_ns), to_ns },
@@ -61,7 +63,9 @@ fn dump_here(terms: DumpTerms) -> Result<FlightIncident, FlightError> {
         keep: None,
         kernel_log: "of the agent, if it reads one".to_owned(),
     };
-    write(&order)
+    let written = write(&order)?;
+    FlightFolder::of(&order.directory).prune_dumps(keep, &order.id);
+    Ok(written)
 }
 
 /// Writes an incident whose time is over. What an earlier try has left of it is replaced.

@@ -103,6 +103,7 @@ fn dump(directory: PathBuf, config: &Config) -> Result<(), Failure> {
     let terms = DumpTerms {
         node: config.sampling.node(),
         back_ns: i64::from(config.flight.minutes) * MINUTE_NS,
+        keep: config.flight.keep,
         directory,
     };
     let folder = FlightFolder::of(&terms.directory);

@@ -362,7 +362,7 @@ fn a_ring_whose_files_were_removed_is_opened_anew() {
 
 fn dumped(directory: &Path, seconds: i64) -> FlightIncident {
     let (directory, node) = (directory.to_owned(), "n1".to_owned());
-    dump(DumpTerms { directory, node, back_ns: seconds * SECOND_NS }).unwrap()
+    dump(DumpTerms { directory, node, back_ns: seconds * SECOND_NS, keep: 6 }).unwrap()
 }
 
 #[test]
@@ -373,6 +373,21 @@ fn a_dump_of_an_agent_that_died_long_ago_has_its_last_minutes() {
     drop(worker);
     let incident = dumped(folder.path(), 30);
     assert_eq!(seconds(folder.path(), &incident.id), (LONG_AGO + 69..LONG_AGO + 100).collect::<Vec<_>>());
+}
+
+#[test]
+fn dumps_without_end_push_out_dumps_alone() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut worker = open(folder.path(), LONG_AGO);
+    sample(&mut worker, LONG_AGO..LONG_AGO + 4, 0);
+    sample(&mut worker, LONG_AGO + 4..LONG_AGO + 8, 1);
+    worker.finish(at(LONG_AGO + 20));
+    for _ in 0..9 {
+        dumped(folder.path(), 30);
+    }
+    let mut kinds: Vec<String> = incidents(folder.path()).into_iter().map(|it| it.trigger.kind).collect();
+    kinds.sort_unstable();
+    assert_eq!(kinds, ["dump", "dump", "dump", "dump", "dump", "xid"]);
 }
 
 #[test]
@@ -438,8 +453,8 @@ fn a_link_of_the_owner_leads_what_root_dumps_nowhere() {
     let incidents = folder.path().join("incidents");
     std::fs::remove_dir_all(&incidents).unwrap();
     std::os::unix::fs::symlink(roots.path(), &incidents).unwrap();
-    let terms =
-        DumpTerms { directory: folder.path().to_owned(), node: "n1".to_owned(), back_ns: 30 * SECOND_NS };
+    let (directory, node) = (folder.path().to_owned(), "n1".to_owned());
+    let terms = DumpTerms { directory, node, back_ns: 30 * SECOND_NS, keep: 6 };
     assert!(dump(terms).is_err());
     assert_eq!(std::fs::read_dir(roots.path()).unwrap().count(), 0);
 }
