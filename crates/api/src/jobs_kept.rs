@@ -7,6 +7,7 @@ use gpuvitals_analysis::findings::FleetFinding;
 use gpuvitals_core::causes;
 use gpuvitals_core::time::MINUTE_NS;
 use gpuvitals_flight::{JobError, JobIncidents, JobMembers};
+use gpuvitals_listener::body::{Budget, Share};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, SemaphorePermit, watch};
 
 use crate::error::ApiError;
@@ -14,8 +15,12 @@ use crate::watch::Judgement;
 
 /// Most nodes that listen at the same time. They have nothing to do with the live streams of pages.
 const FOLLOWERS_MAX: usize = 2_048;
-/// Answers of nodes that come in at the same time; more wait.
-const ARRIVALS_MAX: usize = 8;
+/// Answers of nodes that come in at the same time; more wait. On slow lines each takes minutes, and all are to be here in ten.
+const ARRIVALS_MAX: usize = 64;
+/// Bytes of all that come in, on the disk: they count for no incident yet.
+const ARRIVING_BYTES_MAX: usize = 512 << 20;
+/// Answers that are looked at and put to their place at the same time: that takes the processor.
+const LOOKED_AT_MAX: usize = 8;
 /// How long ago a finding may have begun whose beginning is asked for: rings of nodes go back ten minutes. Of one that is found later it is
 /// asked what was when it was found.
 const LATELY_NS: i64 = 5 * MINUTE_NS;
@@ -28,6 +33,8 @@ pub(crate) struct KeptJobs {
     changed: watch::Sender<()>,
     followers: Arc<Semaphore>,
     arrivals: Semaphore,
+    room: Budget,
+    turns: Semaphore,
     /// The nodes that listen, and by how many streams.
     following: Mutex<BTreeMap<String, usize>>,
     /// Kinds of findings that nodes are asked for.
@@ -48,8 +55,9 @@ impl KeptJobs {
     /// Of these incidents, and of findings of these kinds.
     pub(crate) fn of(incidents: Arc<JobIncidents>, kinds: Vec<String>) -> Self {
         let (followers, arrivals) = (Arc::new(Semaphore::new(FOLLOWERS_MAX)), Semaphore::new(ARRIVALS_MAX));
+        let (room, turns) = (Budget::new(ARRIVING_BYTES_MAX), Semaphore::new(LOOKED_AT_MAX));
         let (following, open, changed) = (Mutex::default(), Mutex::default(), watch::Sender::new(()));
-        Self { incidents, changed, followers, arrivals, following, kinds, open }
+        Self { incidents, changed, followers, arrivals, room, turns, following, kinds, open }
     }
 
     /// A place for a node among those who listen.
@@ -96,6 +104,19 @@ impl KeptJobs {
     /// Never: places are given for as long as the gateway runs.
     pub(crate) async fn arrival(&self) -> Result<SemaphorePermit<'_>, ApiError> {
         self.arrivals.acquire().await.map_err(|_| ApiError::Overloaded)
+    }
+
+    /// Room for the bytes of an answer, which grows with them.
+    pub(crate) fn room(&self) -> Share {
+        self.room.share()
+    }
+
+    /// A turn to look at an answer that is here.
+    ///
+    /// # Errors
+    /// Never: turns are given for as long as the gateway runs.
+    pub(crate) async fn turn(&self) -> Result<SemaphorePermit<'_>, ApiError> {
+        self.turns.acquire().await.map_err(|_| ApiError::Overloaded)
     }
 
     /// Wakes whoever waits for what changes.

@@ -308,10 +308,13 @@ async fn received(
     let Some(mut incoming) = on_disk(move || incidents.receive(&id, &node, part)).await? else {
         return Ok(false);
     };
+    let mut room = jobs.room();
     while let Some(bytes) = pieces.next().await {
         let bytes = bytes.map_err(|_| ApiError::Body("it ended early".to_owned()))?;
+        room.grow(bytes.len()).map_err(|_| ApiError::Overloaded)?;
         incoming = on_disk(move || incoming.take(&bytes).map(|()| incoming)).await?;
     }
+    let _turn = jobs.turn().await?;
     let incidents = Arc::clone(&jobs.incidents);
     on_disk(move || incidents.keep(incoming, is_cut, now_ns)).await
 }
