@@ -33,7 +33,10 @@ impl EarlyIncident {
         let work = move || {
             write_until(&order, || {
                 waits.store(true, Ordering::Release);
-                ended.recv().ok()
+                let order = ended.recv().ok();
+                // Its end may have been told before it waited.
+                waits.store(false, Ordering::Release);
+                order
             })
         };
         let thread = thread::Builder::new().name("flight-incident".to_owned()).spawn(work);

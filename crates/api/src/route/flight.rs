@@ -27,7 +27,8 @@
 //!   `{"id", "part": "window"|"rest", "asked": {"from_ns", "to_ns"}, "trigger": {FlightTrigger}, "by": NODE}`. For a window `asked`
 //!   is 60 s before to 30 s after the trigger: an answer waits until it is over. For a rest `from_ns` is an hour before and `to_ns`
 //!   ten minutes after it, and the node sends what it has of it. All that stand for the node come when a stream begins, and each
-//!   comes once a stream; `:` comments come every 15 s. `by` is the node that told of it.
+//!   comes once a stream; `:` comments come every 15 s. `by` is the node that told of it, or
+//!   `the gateway`, which has a finding (`flight.findings`).
 //! - Statuses: 400 `bad_body`, `bad_parameter`; 404 `unknown_incident` (also: the node is not asked for this part); 413
 //!   `body_too_large`; 503 `unavailable` (no directory here, or its disk), `too_many_streams`.
 
