@@ -70,7 +70,7 @@ pub enum FlightError {
         path: PathBuf,
     },
     /// Rows came meanwhile that have other columns than those before.
-    #[error("rows with other columns come again and again")]
+    #[error("the rows of the ring have other columns than those before, again and again")]
     NewColumns,
     /// The agent ended before the time of the incident was over.
     #[error("the incident is given up until the next start, as its agent ends")]

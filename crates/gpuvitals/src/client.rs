@@ -35,8 +35,28 @@ pub(crate) fn http_client(
     access: &Credentials,
     timeout: Duration,
 ) -> Result<ureq::Agent, Failure> {
+    client(is_encrypted, access, (Some(timeout), None))
+}
+
+/// The same for answers that may be long and come over a slow line: it waits for each part of one for `timeout` at most.
+///
+/// # Errors
+/// As [`http_client`].
+pub(crate) fn reading_client(
+    is_encrypted: bool,
+    access: &Credentials,
+    timeout: Duration,
+) -> Result<ureq::Agent, Failure> {
+    client(is_encrypted, access, (None, Some(timeout)))
+}
+
+fn client(
+    is_encrypted: bool,
+    access: &Credentials,
+    (whole, part): (Option<Duration>, Option<Duration>),
+) -> Result<ureq::Agent, Failure> {
     let config = ureq::Agent::config_builder().http_status_as_error(false).max_redirects(0);
-    let mut config = config.timeout_global(Some(timeout));
+    let mut config = config.timeout_global(whole).timeout_connect(part).timeout_per_read(part);
     if is_encrypted {
         config = config.tls_config(tls(access)?);
     }

@@ -13,7 +13,7 @@ use serde_json::Value;
 use ureq::http::header::{AUTHORIZATION, CONTENT_TYPE};
 use ureq::http::{Method, Request, StatusCode};
 
-use crate::client::{self, http_client};
+use crate::client::{self, reading_client};
 use crate::failure::{Exit, Failure};
 use crate::percent::escaped;
 use crate::quantity;
@@ -186,7 +186,7 @@ fn answered(
         )
     };
     let access = Credentials { ca: server.ca.clone(), ..Credentials::default() };
-    let agent = http_client(url.starts_with("https://"), &access, client::PATIENCE)?;
+    let agent = reading_client(url.starts_with("https://"), &access, client::PATIENCE)?;
     let mut request = Request::builder().method(method).uri(format!("{}{path}", url.trim_end_matches('/')));
     if let Some(path) = &server.token_file {
         request = request.header(AUTHORIZATION, BearerToken::read(path, "--token-file")?.header());

@@ -5,7 +5,9 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, mpsc};
 
 use crate::bench::{append, append_until, open_with, outcome_of, payload, records, sequences, tiny};
-use gpuvitals_log::{DISPLACED, DirectoryLock, Durability, FsDisk, Log, LogError, read_beside};
+use gpuvitals_log::{
+    DISPLACED, DirectoryLock, Durability, FsDisk, Log, LogError, read_beside, read_beside_from,
+};
 use gpuvitals_rig::waiting::received;
 
 #[test]
@@ -128,6 +130,16 @@ fn a_reader_beside_a_writer_has_what_was_there_when_it_began() {
     // In the segment that it has not read again yet, and in those after it.
     append_until(&log, "a fifth segment", next, || log.stats().segments >= 5);
     assert_eq!(sequences(&records(found)), (1..next).collect::<Vec<_>>());
+}
+
+#[test]
+fn who_has_read_a_segment_reads_from_the_last_one_on() {
+    let (directory, log) = opened();
+    let next = append_until(&log, "a third segment", 1, || log.stats().segments >= 3);
+    let last = log.segments().pop().expect("a segment");
+    let next = append_until(&log, "a fourth segment", next, || log.stats().segments >= 4);
+    let found = read_beside_from(directory.path(), last.base).expect("a look");
+    assert_eq!(sequences(&records(found)), (last.base..next).collect::<Vec<_>>());
 }
 
 fn opened() -> (tempfile::TempDir, Log) {
