@@ -16,7 +16,7 @@ use std::collections::BTreeMap;
 use bytes::Bytes;
 use gpuvitals_core::wire::{pack, unpack};
 use gpuvitals_core::{Batch, Table};
-use gpuvitals_log::{Disk, Durability, Log, LogConfig, LogError, Record, Recovery, SegmentStats};
+use gpuvitals_log::{Disk, Durability, Log, LogConfig, Record, Recovery, SegmentStats};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
@@ -273,16 +273,22 @@ fn last_row(record: &Record) -> Option<i64> {
     times(&record.payload).filter(|_| holds_rows).map(|(_, last_ns)| last_ns)
 }
 
-/// The time of the newest row that a ring has.
+/// The time of the newest row that a ring has, and the node that it is of, if that is known.
 ///
 /// # Errors
 /// If it cannot be read.
-pub(crate) fn newest_row(recovery: Recovery) -> Result<Option<i64>, FlightError> {
-    let mut newest = None;
+pub(crate) fn newest_row(recovery: Recovery) -> Result<Option<(i64, Option<String>)>, FlightError> {
+    let mut newest: Option<(i64, Record)> = None;
     for record in recovery {
-        newest = newest.max(last_row(&record?));
+        let record = record?;
+        let Some(at_ns) = last_row(&record) else { continue };
+        if newest.as_ref().is_none_or(|(newest_ns, _)| at_ns > *newest_ns) {
+            newest = Some((at_ns, record));
+        }
     }
-    Ok(newest)
+    let Some((at_ns, record)) = newest else { return Ok(None) };
+    let batch = unpack(record.payload.get(TIMES_LEN..).unwrap_or_default())?;
+    Ok(Some((at_ns, batch.identity(0).node().map(str::to_owned))))
 }
 
 /// The begin of a record with the times of its first and last row, and room for this many bytes more.

@@ -24,7 +24,7 @@ const TRIES: u32 = 3;
 pub struct DumpTerms {
     /// Directory of the flight recorder.
     pub directory: PathBuf,
-    /// Name of the host.
+    /// Name of the host, if its rows do not say it: the disk may be another's.
     pub node: String,
     /// Nanoseconds back from the newest row.
     pub back_ns: i64,
@@ -49,12 +49,13 @@ fn dump_here(terms: DumpTerms) -> Result<FlightIncident, FlightError> {
     let DumpTerms { directory, node, back_ns, keep } = terms;
     let now_ns = Moment::now().wall_ns;
     // Of a dead agent the newest row may be days old.
-    let newest_ns = undisturbed(|| ring::newest_row(read_beside(&place::ring(&directory))?))?;
-    let to_ns = newest_ns.unwrap_or(now_ns).min(now_ns);
+    let newest = undisturbed(|| ring::newest_row(read_beside(&place::ring(&directory))?))?;
+    let (newest_ns, of_rows) = newest.unwrap_or((now_ns, None));
+    let to_ns = newest_ns.min(now_ns);
     let order = Order {
         id: FlightFolder::of(&directory).free_id(DUMP, now_ns),
         directory,
-        node,
+        node: of_rows.unwrap_or(node),
         trigger: FlightTrigger::of_node(DUMP, "somebody asked for it with gpuvitals flight dump", now_ns),
         others: Vec::new(),
         triggers: 1,

@@ -47,6 +47,7 @@ fn open_with(directory: &Path, second: i64, terms: FlightTerms) -> Worker {
 
 fn gpu() -> Identity {
     let mut gpu = Identity::default().with(IdentityColumn::Uuid, "GPU-1").unwrap();
+    gpu.set(IdentityColumn::Node, "n7").unwrap();
     gpu.index = Some(3);
     gpu
 }
@@ -373,6 +374,7 @@ fn a_dump_of_an_agent_that_died_long_ago_has_its_last_minutes() {
     drop(worker);
     let incident = dumped(folder.path(), 30);
     assert_eq!(seconds(folder.path(), &incident.id), (LONG_AGO + 69..LONG_AGO + 100).collect::<Vec<_>>());
+    assert_eq!(incident.node, "n7", "as its rows say, wherever the disk is now");
 }
 
 #[test]
