@@ -1,7 +1,6 @@
 //! The files of an incident, filled from a ring: with what it has at first, and with what it has more by the end.
 
 use std::collections::BTreeMap;
-use std::fs;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 
@@ -158,7 +157,7 @@ impl Filling {
             schema: INCIDENT_SCHEMA,
             id: order.id.clone(),
             node: order.node.clone(),
-            boot_id: boot_id(),
+            boot_id: order.boot_id.clone(),
             version: env!("CARGO_PKG_VERSION").to_owned(),
             trigger: order.trigger.clone(),
             triggers: order.triggers,
@@ -209,10 +208,4 @@ pub(crate) fn put_about(folder: &Path, incident: &FlightIncident) -> Result<(), 
     fresh.file().write_all(&text).map_err(FlightError::io("write", &path))?;
     fresh.put().map_err(FlightError::io("write", &path))?;
     Ok(())
-}
-
-/// What the kernel calls this boot; empty if it does not say.
-pub fn boot_id() -> String {
-    let text = fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
-    text.chars().filter(|c| c.is_ascii_hexdigit() || *c == '-').take(36).collect()
 }

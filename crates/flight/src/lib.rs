@@ -8,6 +8,7 @@
 //!
 //! ```text
 //! DIR/LOCK, ring/*.wal                 the ring: a log with the rows, and the triggers whose incident is not written yet
+//! DIR/boot                             what the kernel calls the boot that the agent runs in
 //! DIR/incidents/ID/                    incident.json, gpu_events.parquet, system_events.parquet, processes.json,
 //!                                      kernel.log, reads.csv
 //! DIR/incidents/ID.part/               one that is being written, or whose writer was killed
@@ -20,6 +21,7 @@
 
 mod answering;
 mod archive;
+mod boot;
 mod conditions;
 mod early;
 mod error;
@@ -50,8 +52,8 @@ mod writing;
 
 pub use answering::{WindowAnswer, rest, window};
 pub use archive::{BundlePart, BundledFile, bundle, check_bundle};
+pub use boot::boot_id;
 pub use error::{FlightError, JobError};
-pub use filling::boot_id;
 pub use folder::{FlightFolder, IncidentEntry, IncidentState};
 pub use incident::{FlightGpu, FlightIncident, FlightSpan, INCIDENT_SCHEMA, ReadError};
 pub use job::{

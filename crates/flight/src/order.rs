@@ -12,6 +12,8 @@ pub(crate) struct Order {
     pub(crate) directory: PathBuf,
     pub(crate) id: String,
     pub(crate) node: String,
+    /// The boot of the host that its rows are of.
+    pub(crate) boot_id: String,
     pub(crate) trigger: FlightTrigger,
     pub(crate) others: Vec<FlightTrigger>,
     pub(crate) triggers: u64,

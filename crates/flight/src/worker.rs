@@ -12,6 +12,7 @@ use gpuvitals_core::clock::Moment;
 use gpuvitals_core::time::{MINUTE_NS, SECOND_NS};
 use gpuvitals_core::{Batch, Table, causes};
 
+use crate::boot::{self, boot_id};
 use crate::early::EarlyIncident;
 use crate::error::FlightError;
 use crate::folder::{FlightFolder, IncidentState};
@@ -109,6 +110,9 @@ pub(crate) struct Worker {
     /// The first open incident, as far as it is written.
     writing: Option<EarlyIncident>,
     counts: Arc<FlightCounts>,
+    /// What the kernel calls this boot, and the one in which the agent before ran.
+    boot: String,
+    boot_before: String,
     directory: PathBuf,
     /// Owned until this is dropped, after the ring.
     place: FlightPlace,
@@ -172,6 +176,14 @@ impl Worker {
         let (ring, before) = open_ring(&place, &terms)?;
         counts.is_up.store(true, Ordering::Relaxed);
         let directory = place.directory().to_owned();
+        let boot = boot_id();
+        let boot_before = boot::noted(&directory).unwrap_or_else(|| boot.clone());
+        if let Err(error) = boot::note(&directory, &boot) {
+            tracing::debug!(
+                error = causes(&error),
+                "after a crash it is not known which boot the rows are of"
+            );
+        }
         let mut worker = Self {
             watch: Watch::new(terms.rules.clone()),
             terms,
@@ -189,6 +201,8 @@ impl Worker {
             seen: causes_on_disk(&FlightFolder::of(&directory)),
             writing: None,
             counts,
+            boot,
+            boot_before,
             directory,
             place,
         };

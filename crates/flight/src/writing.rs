@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use gpuvitals_core::clock::Moment;
 use gpuvitals_log::{make_directory, read_beside, sync_directory};
 
+use crate::boot;
 use crate::error::FlightError;
 use crate::filling::Filling;
 use crate::folder::{FlightFolder, PART};
@@ -52,10 +53,12 @@ fn dump_here(terms: DumpTerms) -> Result<FlightIncident, FlightError> {
     let newest = undisturbed(|| ring::newest_row(read_beside(&place::ring(&directory))?))?;
     let (newest_ns, of_rows) = newest.unwrap_or((now_ns, None));
     let to_ns = newest_ns.min(now_ns);
+    let boot_id = boot::noted(&directory).unwrap_or_else(boot::boot_id);
     let order = Order {
         id: FlightFolder::of(&directory).free_id(DUMP, now_ns),
         directory,
         node: of_rows.unwrap_or(node),
+        boot_id,
         trigger: FlightTrigger::of_node(DUMP, "somebody asked for it with gpuvitals flight dump", now_ns),
         others: Vec::new(),
         triggers: 1,

@@ -54,6 +54,7 @@ impl Worker {
             directory: self.directory.clone(),
             id: open.begun.id.clone(),
             node: self.terms.node.clone(),
+            boot_id: if open.is_from_before { &self.boot_before } else { &self.boot }.clone(),
             trigger: open.begun.trigger.clone(),
             others: open.others.clone(),
             triggers: open.triggers,

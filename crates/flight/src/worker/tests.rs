@@ -215,6 +215,7 @@ fn a_kill_between_the_incident_and_its_note_writes_nothing_twice() {
         directory: folder.path().to_owned(),
         id: begun.id,
         node: "n1".to_owned(),
+        boot_id: String::new(),
         trigger: begun.trigger,
         others: Vec::new(),
         triggers: 7,
@@ -268,12 +269,16 @@ fn what_was_before_a_crash_is_an_incident_however_late_the_restart() {
     let mut worker = open(folder.path(), 0);
     sample(&mut worker, 0..100, 0);
     drop(worker);
+    // That was another boot.
+    std::fs::write(folder.path().join("boot"), "0123-abcd").unwrap();
     let mut worker = open(folder.path(), 7_200);
+    worker.take(Input::Signal, at(7_200));
     sample(&mut worker, 7_200..7_260, 0);
     worker.finish(at(7_260));
     let found = incidents(folder.path());
-    let [incident] = &found[..] else { panic!("{found:?}") };
+    let [incident, later] = &found[..] else { panic!("{found:?}") };
     assert_eq!((incident.id.as_str(), incident.triggers), ("20261130T025638Z-ended", 1));
+    assert_eq!((incident.boot_id.as_str(), &later.boot_id), ("0123-abcd", &boot_id()));
     assert_eq!(seconds(folder.path(), &incident.id), (0..100).collect::<Vec<_>>());
     // That one ended as it should.
     assert!(open(folder.path(), 14_400).open.is_empty());
