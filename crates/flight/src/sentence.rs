@@ -10,6 +10,8 @@ use crate::trigger::FlightTrigger;
 const SAID: [(&str, &str); 4] =
     [("power_w", "W"), ("temperature_c", "°C"), ("gpu_clock_mhz", "MHz"), ("utilization_pct", "% busy")];
 
+/// Most other triggers of the same GPU that are said.
+const WITH_MAX: usize = 2;
 /// Faults of a GPU that its readings may slow down before, the worst first.
 const FAULTS: [&str; 4] = ["lost", "xid", "stuck", "reset"];
 
@@ -30,12 +32,15 @@ impl FlightIncident {
             let after_ns = trigger.at_ns.saturating_sub(self.trigger.at_ns).max(0);
             parts.push(format!("{} s after {}", tenths(after_ns), words(&self.trigger)));
         }
+        let with_it = self.with(trigger);
+        parts.extend(with_it.iter().map(|words| format!("with it {words}")));
         if let Some(gpu) = gpu {
             parts.extend(before(gpu, trigger.at_ns));
             parts.extend(holder(gpu));
         }
-        if self.triggers > 1 {
-            parts.push(format!("{} came with it", counted(self.triggers - 1, "trigger")));
+        let said = 1 + u64::from(trigger != &self.trigger) + with_it.len() as u64;
+        if self.triggers > said {
+            parts.push(format!("{} came, too", counted(self.triggers - said, "more trigger")));
         }
         format!("{}.", parts.join("; "))
     }
@@ -50,6 +55,23 @@ impl FlightIncident {
         };
         let of_kind = |kind: &&str| self.others.iter().filter(is_of_it).find(|other| other.kind == **kind);
         FAULTS.iter().find_map(of_kind).unwrap_or(first)
+    }
+}
+
+impl FlightIncident {
+    /// What else happened to the GPU that the incident is about, each once.
+    fn with(&self, lead: &FlightTrigger) -> Vec<String> {
+        let is_of_it = |other: &&FlightTrigger| {
+            let is_said = *other == lead || *other == &self.trigger;
+            !is_said && !other.is_of_job() && other.gpu.is_some() && other.gpu == lead.gpu
+        };
+        let mut found: Vec<String> = Vec::new();
+        for words in self.others.iter().filter(is_of_it).map(words) {
+            if found.len() < WITH_MAX && !found.contains(&words) {
+                found.push(words);
+            }
+        }
+        found
     }
 }
 
@@ -134,7 +156,7 @@ mod tests {
         assert_eq!(
             said,
             "GPU 3 (GPU-1) of node-7: XID 79 (the GPU fell off the bus) at 2026-11-30T02:54:59Z; \
-             4.2 s before: 412.5 W, 61 °C; held by job 4711; 2 triggers came with it."
+             4.2 s before: 412.5 W, 61 °C; held by job 4711; 2 more triggers came, too."
         );
         let without = incident(trigger, Vec::new()).sentence();
         assert!(without.starts_with("GPU GPU-1 of node-7: XID 79"), "{without}");
@@ -161,7 +183,7 @@ mod tests {
         assert_eq!(
             said,
             "GPU GPU-1 of node-7: lost, it reports nothing any more: gone at 2026-11-30T02:55:03.2Z; 4.2 s after its readings \
-             slowed from 0.3 to 41 ms; 2 triggers came with it."
+             slowed from 0.3 to 41 ms; with it XID 79."
         );
     }
 
