@@ -8,6 +8,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use gpuvitals_analysis::slow_reads::SlowReads;
 use gpuvitals_core::clock::Moment;
 use gpuvitals_core::time::{MINUTE_NS, SECOND_NS};
 use gpuvitals_core::{Batch, Table, causes};
@@ -19,7 +20,7 @@ use crate::folder::{FlightFolder, IncidentState};
 use crate::incident::FlightIncident;
 use crate::line::FlightLine;
 use crate::place::FlightPlace;
-use crate::reads::{FlightRead, SlowReads};
+use crate::reads::{self, FlightRead};
 use crate::ring::{self, Before, Ring, RingTrigger};
 use crate::terms::{FlightCounts, FlightTerms};
 use crate::trigger::{Cause, FlightTrigger, JOB};
@@ -295,7 +296,7 @@ impl Worker {
     }
 
     fn take_reads(&mut self, mut reads: Vec<FlightRead>, now: Moment) {
-        for trigger in self.slow.look(&reads) {
+        for trigger in reads::triggers(&mut self.slow, &reads) {
             self.trigger(trigger, now);
         }
         if !reads.is_empty() && self.reads.len() < READS_MAX {
