@@ -19,7 +19,7 @@ use gpuvitals_sources::sampler::{Liveness, Sampler, SamplerError, TargetState};
 use crate::hooks::Jobs;
 use crate::kernel::{KernelNews, KernelWatch};
 use crate::publishing::{Publisher, WaitingRows};
-use crate::reads::ReadTimes;
+use crate::reads::{ReadNews, ReadWatch};
 
 /// Longest wait for a batch, so that a stop is noticed and the feed's pulse continues.
 const PATIENCE: Duration = Duration::from_millis(250);
@@ -168,7 +168,7 @@ impl Node {
     /// Feeds sampled rows to the exposition, and to the publisher, until the other end of `stop` is dropped.
     pub(crate) fn feed(&self, stop: &Receiver<()>) {
         let mut seen = AbsencesSeen::new();
-        let (mut stuck, mut reads) = (BTreeSet::new(), ReadTimes::default());
+        let (mut stuck, mut reads) = (BTreeSet::new(), ReadWatch::new(self.sampler.origin().clone()));
         let mut looked_ns = 0;
         loop {
             self.sampler.wait(PATIENCE);
@@ -183,9 +183,7 @@ impl Node {
                 tell_changes(&states, &mut seen, now);
                 self.watch_library(&states, now);
                 self.tell_stuck(&states, &mut stuck);
-                if let Some(flight) = &self.flight {
-                    flight.reads(reads.look(&self.sampler.stats(), now));
-                }
+                self.take_reads(&states, &mut reads, now);
                 self.take_jobs(&states, now);
                 self.take_kernel(&states, now);
             }
@@ -232,9 +230,21 @@ impl Node {
                 flight.kernel(line);
             }
         }
-        if let Some(waiting) = self.intake().as_mut()
-            && let Some(rows) = rows
-        {
+        self.take_more(rows, now);
+    }
+
+    /// Passes on how long readings took, and whose have slowed down.
+    fn take_reads(&self, states: &[TargetState], reads: &mut ReadWatch, now: Moment) {
+        let ReadNews { reads, rows } = reads.look(&self.sampler.stats(), states, now);
+        if let Some(flight) = &self.flight {
+            flight.reads(reads);
+        }
+        self.take_more(rows, now);
+    }
+
+    /// Rows that no sampler has made wait to be published, too.
+    fn take_more(&self, rows: Option<Batch>, now: Moment) {
+        if let (Some(waiting), Some(rows)) = (self.intake().as_mut(), rows) {
             waiting.take(rows, now);
         }
     }

@@ -97,6 +97,9 @@ pub const SIMULATED: &str = "simulated";
 /// Value of the `source` column of what a person said, such as a silence.
 pub const OPERATOR: &str = "operator";
 
+/// Value of the `source` column of what an agent says of its own readings, and no driver.
+pub const AGENT: &str = "agent";
+
 /// An error in a part of an identity.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum IdentityError {

@@ -252,6 +252,11 @@ impl Sampler {
         }
     }
 
+    /// Who the rows are from.
+    pub fn origin(&self) -> &Origin {
+        &self.config.origin
+    }
+
     fn ready(&self) -> MutexGuard<'_, VecDeque<Batch>> {
         self.ready.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -203,8 +203,8 @@ const PROCESSES: &[TableColumn] = &[
 const HEALTH_EVENTS: &[TableColumn] = &[
     text(
         "kind",
-        "What happened: `xid`, `ecc`, `ras`, `throttle`, `lost`, `back`; `kernel`: a line of the kernel; `finding_opened`, `finding_closed`; \
-         `silenced`, `released`.",
+        "What happened: `xid`, `ecc`, `ras`, `throttle`, `lost`, `back`; `reads_slowed`, `reads_usual`; `kernel`: a line of the kernel; \
+         `finding_opened`, `finding_closed`; `silenced`, `released`.",
     )
     .key(),
     number(
@@ -221,7 +221,7 @@ const HEALTH_EVENTS: &[TableColumn] = &[
         Unit::None,
         COUNT,
         "The number of an `xid`, also of a line of the kernel about one; how many errors an `ecc` or `ras` adds; the reason mask of a `throttle`; \
-         1 if a `finding_opened` may have begun earlier.",
+         how many microseconds a reading takes when `reads_slowed`; 1 if a `finding_opened` may have begun earlier.",
     ),
     text("detail", "The event in words; of a silence the note."),
     text("finding", "Id of the finding that the event belongs to, `kind:subject`."),
