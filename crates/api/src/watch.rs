@@ -17,7 +17,7 @@ use std::time::Duration;
 use gpuvitals_analysis::coverage::Coverage;
 use gpuvitals_analysis::findings::{
     self, Candidate, ClockWatch, FleetFinding, LifeChange, LookBack, LostGpu, Recent, RowAhead, Shown,
-    Situation, Subject, Tracker,
+    Situation, SlowedGpus, Subject, Tracker,
 };
 use gpuvitals_analysis::freshness::Freshness;
 use gpuvitals_analysis::health_event::HealthEvent;
@@ -283,6 +283,13 @@ impl FleetWatch {
                 Err(error) => tracing::debug!(reason = causes(&error), "XIDs of a day cannot be read"),
             }
         };
+        let slowed = async {
+            let Some(query) = SlowedGpus::query(fresh).filter(|_| !fleet.gpus.is_empty()) else { return };
+            match history.rows(query).await {
+                Ok(Part { answer, .. }) => self.work(|work| work.recent.slowed.take(answer.batch.as_ref())),
+                Err(error) => tracing::debug!(reason = causes(&error), "slow readings cannot be read"),
+            }
+        };
         let marks = async {
             let Some(query) = self.work(|work| work.recent.marks.next_query(&fleet.gpus, fresh)) else {
                 return;
@@ -299,7 +306,7 @@ impl FleetWatch {
                 Err(error) => tracing::debug!(reason = causes(&error), "counts of hosts cannot be read"),
             }
         };
-        tokio::join!(ras, xids, marks, boots);
+        tokio::join!(ras, xids, slowed, marks, boots);
     }
 
     /// Whether the rows are a recording that is over. Its silence is no news: no row shall tell of it later, where the recording is

@@ -1,4 +1,4 @@
-//! Links, fans and drivers, compared with those of the same model, and XIDs that come again and again.
+//! Links, fans and drivers, compared with those of the same model, XIDs that come again and again, and readings that have slowed down.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use super::threshold::{
     COMMON_LINK_SHARE, FAN_AT_LIMIT_PCT, FAN_NEEDED_FROM_C, FAN_OF_PEERS_PCT, REPEATED_XID_HOLDERS,
     REPEATED_XID_TIMES,
 };
-use super::{Candidate, Evidence, GpuWindow, Member, Reach, Subject, Survey, common, finding};
+use super::{Began, Candidate, Evidence, GpuWindow, Member, Reach, Subject, Survey, common, finding};
 use crate::condition::xid;
 use crate::robust::Spread;
 
@@ -76,6 +76,17 @@ impl Survey<'_> {
             let evidence = vec![Evidence::derived("xids_in_a_day", "", float(times))];
             let finding = self.about_gpu("xid_repeats", gpu, sentence, evidence);
             found.push(Candidate { opens: true, began: None, finding });
+        }
+    }
+
+    /// GPUs of which readings have become slow, as their agents say.
+    pub(super) fn slow_reads(&self, found: &mut Vec<Candidate>) {
+        for Member { gpu, .. } in &self.present {
+            let Some(slowed) = self.now.recent.slowed.of(&gpu.key, self.now.fresh.now_ns) else { continue };
+            let took = slowed.code.map(|microseconds| float(microseconds) / 1e3);
+            let evidence = took.map(|ms| Evidence::derived("reading_time", "ms", ms)).into_iter().collect();
+            let finding = self.about_gpu("reads_slowed", gpu, slowed.detail.to_string(), evidence);
+            found.push(Candidate { opens: true, began: Some(Began::exactly(slowed.at_ns)), finding });
         }
     }
 

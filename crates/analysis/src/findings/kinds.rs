@@ -44,15 +44,19 @@ pub const KINDS: &[FindingKind] = &[
     },
     FindingKind {
         opens_after_ns: MINUTE_NS / 2,
+        covers: &["reads_slowed"],
         remedy: "{`nvidia-smi -L`//`amd-smi list`} on the node: is it there? `dmesg | grep -iE 'xid|nvrm|amdgpu'` says why not. Drain the \
                  node and reboot it; if the GPU stays away, reseat or exchange the board.",
         ..critical("gpu_lost", "A GPU reports nothing any more, while its node does.")
     },
-    condition(
-        Severity::Critical,
-        "xid",
-        "The driver reported an XID that programs do not cause, and that needs somebody.",
-    ),
+    FindingKind {
+        covers: &["reads_slowed"],
+        ..condition(
+            Severity::Critical,
+            "xid",
+            "The driver reported an XID that programs do not cause, and that needs somebody.",
+        )
+    },
     FindingKind {
         covers: &["recovery_action", "row_remap_pending", "page_retirement_pending"],
         ..condition(Severity::Critical, "ecc_uncorrected", "Device memory had an error beyond correction.")
@@ -78,6 +82,17 @@ pub const KINDS: &[FindingKind] = &[
             Severity::Critical,
             "hardware_thermal_slowdown",
             "The hardware slows the GPU down because of heat.",
+        )
+    },
+    FindingKind {
+        opens_after_ns: 0,
+        remedy: "GPUs that fell off the bus slowed down like this before. Let the job save what it has, and take the node out of service when \
+                 it ends. `dmesg | grep -iE 'xid|nvrm|amdgpu|aer'` on the node, and `lspci -vv` (LnkSta, DevSta): does the bus have errors? \
+                 `gpuvitals flight list` on the node shows whether its recorder kept the minutes around it.",
+        ..unsteady(
+            Severity::Warning,
+            "reads_slowed",
+            "Readings of a GPU take far longer than before, and those of the others of its node do not.",
         )
     },
     FindingKind {

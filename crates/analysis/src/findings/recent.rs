@@ -20,6 +20,7 @@ use super::ras::RasBlocks;
 use super::repeats::RepeatedXids;
 use super::rhythm::WorkRhythm;
 use super::since::{Began, LOOK_BACK_NS, SETTLE_NS};
+use super::slowed::SlowedGpus;
 use super::threshold::{IDLE_AFTER_NS, LINK_MINUTES, LOADED_FROM_PCT, LOADED_MINUTES_MIN, WINDOW_MINUTES};
 use crate::cells::GpuCells;
 
@@ -90,6 +91,8 @@ pub struct Recent {
     pub ras: RasBlocks,
     /// XIDs that come again and again.
     pub xids: RepeatedXids,
+    /// GPUs whose readings are slow.
+    pub slowed: SlowedGpus,
     /// The last marks of recordings.
     pub marks: RunMarks,
     /// What hosts counted since their boot.

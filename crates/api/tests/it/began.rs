@@ -185,3 +185,32 @@ async fn two_machines_of_one_name_without_uuids_are_told_by_what_they_count_sinc
     assert!(sentence.contains("what it counted since boot goes back and forth"), "{sentence}");
     assert_eq!(found["since_at_least"], true);
 }
+
+/// An event of a GPU, so many seconds ago; by its agent, or by its driver.
+fn event(who: &Identity, (seconds_ago, kind, source): (i64, &str, &str)) -> Batch {
+    let mut builder = BatchBuilder::new(Table::GpuHealthEvents);
+    let who = builder.intern(&who.clone().with(IdentityColumn::Source, source).unwrap());
+    let row = builder.row(now_ns() - seconds_ago * SECOND_NS, who);
+    builder.set_extra(row, "sequence", 1).unwrap();
+    builder.set_extra(row, "code", 41_000).unwrap();
+    for (column, text) in [("kind", kind), ("detail", "its readings slowed from 0.3 to 41 ms")] {
+        builder.set_extra_text(row, column, text).unwrap();
+    }
+    builder.finish(Origin { node: Arc::from(source), started_ns: 1 }, 1).unwrap()
+}
+
+#[tokio::test]
+async fn readings_that_slow_down_are_a_finding_since_their_agent_says_so() {
+    let world = judging().await;
+    let (slow, other) = (gpu("GPU-slow", "n1", 0, H100), gpu("GPU-other", "n1", 1, H100));
+    let values: &[(&str, f64)] = &[("temperature_c", 40.0)];
+    world.append(rows(&[(slow.clone(), 0, values), (other.clone(), 0, values)])).await;
+    world.append(event(&slow, (60, "reads_slowed", "agent"))).await;
+    world.append(event(&other, (60, "reads_slowed", "nvml"))).await;
+    let list = world.ok("/api/v1/analysis/findings").await;
+    assert_eq!(ids(&list), ["reads_slowed:GPU-slow"], "{list}");
+    let found = &list["findings"][0];
+    assert_eq!(found["sentence"], "its readings slowed from 0.3 to 41 ms");
+    assert_eq!((&found["since"], &found["since_at_least"]), (&"2026-11-20T15:59:00Z".into(), &false.into()));
+    assert_eq!((&found["evidence"][0]["value"], &found["evidence"][0]["unit"]), (&41.0.into(), &"ms".into()));
+}

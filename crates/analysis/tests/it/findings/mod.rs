@@ -9,6 +9,7 @@ mod capture;
 mod faults;
 mod jobs;
 mod lab;
+mod reads;
 mod score;
 mod stalls;
 
@@ -17,6 +18,7 @@ use gpuvitals_analysis::findings::KINDS;
 use gpuvitals_core::time::MINUTE_NS;
 use jobs::{JobScore, Jobs};
 use lab::Lab;
+use reads::ReadScore;
 use score::Score;
 use stalls::{StallScore, Stalls};
 
@@ -30,6 +32,7 @@ fn proven_on(kind: &str) -> &'static str {
     match kind {
         "gpu_missing" => "real rows",
         "job_hung" | "job_stalled" => "simulated jobs",
+        "reads_slowed" => "simulated readings",
         _ if FAULTS.iter().any(|fault| fault.right.contains(&kind)) => "simulated faults",
         _ => "made-up rows",
     }
@@ -128,6 +131,21 @@ fn jobs_that_have_stalled_are_named_and_those_that_only_rest_are_left_alone() {
     eprintln!("{table}");
     let (told, stories) = score.stories();
     assert_eq!(told, stories, "{table}");
+    assert!(at_least(score.recall(), 95), "{table}");
+    assert!(at_least(score.precision(), 99), "{table}");
+}
+
+#[test]
+fn readings_that_slow_down_are_found_and_busy_nodes_are_left_alone() {
+    let is_long = std::env::var_os("GPUVITALS_TEST_LONG").is_some();
+    let seeds = if is_long { 100 } else { 2 };
+    let mut score = ReadScore::default();
+    (1..=seeds).for_each(|seed| score.add(seed));
+    let table = score.table(seeds);
+    eprintln!("{table}");
+    if is_long && std::env::var_os("UPDATE").is_some() {
+        score::put("reads", &table, true);
+    }
     assert!(at_least(score.recall(), 95), "{table}");
     assert!(at_least(score.precision(), 99), "{table}");
 }
