@@ -4,6 +4,7 @@ import type { Gpu, GpuDetail } from "../../api/client";
 import { catalogueQuery, gpuListQuery, gpuQuery } from "../../api/queries";
 import { whereWords } from "../../api/where";
 import { EMPTY, framesOf } from "../../charts/frame";
+import { MarkLegend } from "../../charts/MarkLegend";
 import { groupTitle, isDrawn, isLimit, LINES_MAX, rowsOf, type CatalogueRow, type Panel } from "../../charts/panels";
 import { TimeChart } from "../../charts/TimeChart";
 import { REFRESH_INTERVAL_MS } from "../../shared/config";
@@ -19,6 +20,7 @@ import { chartActions } from "./exports";
 import { differencesOf, furthest } from "./differences";
 import { Differences } from "./DifferenceTable";
 import { historyQuery, sumsQuery, unread } from "./history";
+import { useSharedMarks } from "./incident";
 import { canBeLive, defaultRange, isRecorded, spanOf, stepOf } from "../../parts/range";
 import { Toolbar } from "./Toolbar";
 
@@ -111,6 +113,7 @@ function Comparison({ known, total, of }: ComparisonProps) {
     return isKnown ? first(drawn, rows, state.metric) : [];
   }, [isWhole, isKnown, rows, differing, isAll, alike, state.metric]);
   const history = useQuery(historyQuery({ ...view, gpus: lines, columns: asked.map(({ column }) => column), aggregates: [state.aggregate], polling: true }));
+  const marks = useSharedMarks(lines);
   const frames = useMemo(() => (history.data === undefined ? new Map<string, typeof EMPTY>() : framesOf(history.data.answer, state.aggregate)), [history.data, state.aggregate]);
   const span = history.data?.span ?? spanOf(range, view.anchor ?? now, all);
   const shown = lines.flatMap((id) => known.find(({ gpu }) => gpu.id === id) ?? []);
@@ -132,6 +135,7 @@ function Comparison({ known, total, of }: ComparisonProps) {
       )}
       {!isAlone && isKnown && <Differences differing={differing} gpus={shown.map(({ gpu }) => gpu)} nameOf={nameOf} all={known.map(({ gpu }) => gpu)} />}
       {!isAlone && sums.isPending && rows.length > 0 && <div role="status" aria-label="Loading the differences" className="waiting h-40" />}
+      <MarkLegend marks={marks} now={now} />
       {history.isError && history.data === undefined ? (
         <Failed what="The course of the values" error={history.error} retry={() => void history.refetch()} />
       ) : (
@@ -153,6 +157,7 @@ function Comparison({ known, total, of }: ComparisonProps) {
                 catalogue: catalogue.data?.metrics ?? [],
               })}
               marked={false}
+              marks={marks}
               frame={frames.get(row.column) ?? EMPTY}
               span={span}
               now={now}

@@ -3,7 +3,7 @@ import { userEvent } from "@testing-library/user-event";
 import { expect, it } from "vitest";
 import type { Gpu } from "../../api/client";
 import { FakePlot } from "../../testing/FakePlot";
-import { finding, findingsOf, gpu, listOf, metric, mockApi, ok, type Handler } from "../../testing/mockApi";
+import { finding, findingsOf, gpu, incident, listOf, metric, mockApi, ok, type Handler } from "../../testing/mockApi";
 import { renderAt } from "../../testing/render";
 
 const VALUES = { utilization_pct: 50, power_w: 300, power_limit_w: 700, temperature_c: 60, memory_used_mb: 1024, memory_total_mb: 2048, pcie_gen: 5, pcie_width: 16, pcie_gen_max: 5, pcie_width_max: 16, interconnect_links_up: 18 };
@@ -56,6 +56,20 @@ it("counts no values of silent GPUs, says how many these are, and names GPUs as 
   // Nothing else is known: the last values, and they look old.
   expect((await screen.findByText("Power of the GPUs")).closest("[data-old]")?.textContent).toContain("900 W");
   expect(screen.getByRole("note", { name: "Silent GPUs" }).textContent).toBe("No GPU reports any more: these are the last values.");
+});
+
+it("marks the incidents of its GPUs on every chart, each with the way to its window, and says if some cannot be read", async () => {
+  const detail = (id: string) => ok({ gpu: gpu({ id }), latest: {}, labels: {}, first_seen: null, incidents: [incident({ first: null })] });
+  const mock = mockApi({ ...handlers, "/api/v1/gpus": listOf([one(0), one(1)]), "/api/v1/gpus/g0": detail("g0"), "/api/v1/gpus/g1": detail("g1") });
+  const { unmount } = renderAt("/hosts/node-1?from=2026-11-20T09:00:00Z&to=2026-11-20T11:00:00Z");
+  await waitFor(() => expect(document.querySelectorAll("[data-panel] [data-incident]")).toHaveLength(6));
+  expect(document.querySelector('[data-panel="power_w-0"] [data-incident]')?.getAttribute("href")).toBe("/gpus/g0?incident=20261120T100030Z-xid");
+  expect(screen.getByTestId("marks").textContent).toContain("1 incident");
+  unmount();
+  mock.set("/api/v1/gpus/g1", { status: 503, body: { error: "unavailable", message: "too busy", code: "busy" } });
+  renderAt("/hosts/node-1?from=2026-11-20T09:00:00Z&to=2026-11-20T11:00:00Z");
+  expect(await screen.findByText(/^Incidents may be missing: .*too busy/)).toBeTruthy();
+  await waitFor(() => expect(document.querySelectorAll("[data-panel] [data-incident]")).toHaveLength(6));
 });
 
 it("says what is not known of a host, and leaves its columns out", async () => {

@@ -6,6 +6,7 @@ import { ALL_FINDINGS, findingsQuery, type Finding } from "../../api/findings";
 import { verdictOf, type Verdict } from "../../api/judgement";
 import { catalogueQuery, hostCourseQuery, hostGpusQuery, type Span } from "../../api/queries";
 import { EMPTY, frameOf, framesOf, lastValue, type Frame } from "../../charts/frame";
+import { MarkLegend } from "../../charts/MarkLegend";
 import { LINES_MAX, type Panel } from "../../charts/panels";
 import { TimeChart } from "../../charts/TimeChart";
 import { COMPARE, FLEET, GPU, HOST } from "../../parts/addresses";
@@ -27,6 +28,7 @@ import { useShared } from "../../shared/same";
 import { Empty, Failed, NotRenewed } from "../../shared/states";
 import { MINUTE, parseInstant, useNow } from "../../shared/time";
 import { historyQuery } from "./history";
+import { useSharedMarks } from "./incident";
 import { Topology } from "./Topology";
 
 const ALL_PRESETS = Object.keys(PRESETS) as Preset[];
@@ -281,7 +283,8 @@ function Courses({ name, gpus, range, anchor, now, onRange }: CoursesProps) {
   const host = useMemo(() => (own.data === undefined ? EMPTY : frameOf(own.data, "", "mean")), [own.data]);
   const panels = usePanels(gpus, catalogue);
   const names = useMemo(() => new Map(gpus.map((gpu) => [gpu.id, gpu.index === null ? gpu.name : `GPU ${gpu.index}`])), [gpus]);
-  const common = { marked: false, span, now, subject: [name, ...new Set(gpus.flatMap((gpu) => gpu.model ?? []))].join(", "), onSelect: chooseRange };
+  const marks = useSharedMarks(ids);
+  const common = { marked: false, marks, span, now, subject: [name, ...new Set(gpus.flatMap((gpu) => gpu.model ?? []))].join(", "), onSelect: chooseRange };
   const shownOwn = OWN.filter(({ columns }) => columns.some((column) => lastValue(host.values.get(column)) !== null));
   return (
     <>
@@ -290,6 +293,7 @@ function Courses({ name, gpus, range, anchor, now, onRange }: CoursesProps) {
         <CustomRange range={range} onRange={onRange} />
       </section>
       <NotRenewed of={[history, own]} />
+      <MarkLegend marks={marks} now={now} />
       {history.isError && answer === undefined ? (
         <Failed what="The course of the values" error={history.error} retry={() => void history.refetch()} />
       ) : (

@@ -1,15 +1,16 @@
 import { act, screen, waitFor } from "@testing-library/react";
 import { userEvent } from "@testing-library/user-event";
 import { expect, it } from "vitest";
+import type { Incident } from "../../api/incidents";
 import { FakePlot } from "../../testing/FakePlot";
 import { savedFiles } from "../../testing/files";
-import { gpu, listOf, metric, mockApi, ok, type Handler } from "../../testing/mockApi";
+import { gpu, incident, listOf, metric, mockApi, ok, type Handler } from "../../testing/mockApi";
 import { renderAt } from "../../testing/render";
 
-const detail = (id: string, name: string): Handler => {
+const detail = (id: string, name: string, incidents: readonly Incident[] = []): Handler => {
   const at = new Date().toISOString();
   const latest = { power_w: { value: 1, timestamp: at }, utilization_pct: { value: 1, timestamp: at } };
-  return ok({ gpu: gpu({ id, name, last_seen: at }), latest, labels: { uuid: id, partition: null }, first_seen: at });
+  return ok({ gpu: gpu({ id, name, last_seen: at }), latest, labels: { uuid: id, partition: null }, first_seen: at, incidents });
 };
 const history: Handler = (params) => {
   const series = (params.get("metrics") ?? "").split(",").flatMap((metric) =>
@@ -31,6 +32,13 @@ it("draws a chart for each metric with a line for each GPU, the asked one first"
   expect(asked).toEqual([["mean", "utilization_pct,power_w"], ["mean", "power_w,utilization_pct"]]);
   await userEvent.click(screen.getByRole("button", { name: "Without node-1 / GPU 0" }));
   expect(window.location.search).toBe("?gpus=b&metric=power_w&range=1h");
+});
+
+it("marks an incident of them on each chart, with the way to the one that failed first", async () => {
+  const known = [incident({ first: { gpu: "b", hostname: "node-1", at: "2026-11-20T10:00:20Z", why: "it gave no value after that" } })];
+  mockApi({ ...two, "/api/v1/gpus/a": detail("a", "node-1 / GPU 0", known), "/api/v1/gpus/b": detail("b", "node-1 / GPU 1", known) });
+  renderAt("/compare?gpus=a,b&from=2026-11-20T09:00:00Z&to=2026-11-20T11:00:00Z");
+  await waitFor(() => expect([...document.querySelectorAll("[data-panel] [data-incident]")].map((mark) => mark.getAttribute("href"))).toEqual(["/gpus/b?incident=20261120T100030Z-xid", "/gpus/b?incident=20261120T100030Z-xid"]));
 });
 
 it("begins with a table of differences to the median, and folds what is alike", async () => {

@@ -1,7 +1,7 @@
 import { expect, it } from "vitest";
 import { incident } from "../../testing/mockApi";
 import { GPU } from "../../parts/addresses";
-import { frameOfRows, incidentMarks } from "./incident";
+import { frameOfRows, incidentMarks, sharedMarks } from "./incident";
 
 it("draws rows with the step that is usual among them", () => {
   // A second apart, then a hundred times as often, with a gap.
@@ -18,4 +18,15 @@ it("marks incidents by time, each with the way to its window; what else the page
     ["Incident a: xid", "/gpus/GPU-a?incident=a&peers=0"],
     ["Incident b: XID 79", "/gpus/GPU-a?incident=b&peers=0"],
   ]);
+});
+
+it("marks an incident of several GPUs once, with the way to the one that failed first, or else to one with rows", () => {
+  const first = incident({ id: "a", at: "2026-11-20T10:00:00Z" });
+  const rest = { id: "b", at: "2026-11-20T10:05:00Z", first: null };
+  const marks = sharedMarks([
+    { gpu: "GPU-a", incidents: [first, incident({ ...rest, has_rows: false })] },
+    { gpu: "GPU-b", incidents: [{ ...first, has_rows: false }] },
+    { gpu: "GPU-c", incidents: [first, incident(rest)] },
+  ]);
+  expect(marks.map(({ path }) => path)).toEqual(["/gpus/GPU-b?incident=a", "/gpus/GPU-c?incident=b"]);
 });

@@ -1,8 +1,10 @@
-import { queryOptions, useQuery } from "@tanstack/react-query";
+import { queryOptions, useQueries, useQuery } from "@tanstack/react-query";
 import { useMemo } from "react";
+import type { GpuDetail } from "../../api/client";
 import { fetchIncidentRows, type Incident, type IncidentRows } from "../../api/incidents";
+import { gpuQuery } from "../../api/queries";
 import type { Frame } from "../../charts/frame";
-import type { IncidentMark } from "../../charts/marks";
+import { NO_MARKS, type IncidentMark, type Marks } from "../../charts/marks";
 import { GPU, type GpuState } from "../../parts/addresses";
 import type { Range } from "../../parts/range";
 import { MINUTE, parseInstant } from "../../shared/time";
@@ -54,11 +56,55 @@ export function frameOfRows({ times, values }: IncidentRows): Frame {
 
 /** Incidents as marks that open their window on the page of a GPU; what else that shows stays. */
 export function incidentMarks(incidents: readonly Incident[], id: string, state: GpuState): IncidentMark[] {
-  const marks = incidents.flatMap((incident): IncidentMark[] => {
+  return marksOf(incidents.map((incident) => ({ incident, path: GPU.to({ ...state, id, range: null, incident: incident.id }) })));
+}
+
+/** An incident, and the way to its window. */
+interface IncidentWay {
+  readonly incident: Incident;
+  readonly path: string;
+}
+
+/** The oldest first. */
+function marksOf(ways: readonly IncidentWay[]): IncidentMark[] {
+  const marks = ways.flatMap(({ incident, path }): IncidentMark[] => {
     const at = parseInstant(incident.at);
-    if (at === null) return [];
-    const path = GPU.to({ ...state, id, range: null, incident: incident.id });
-    return [{ at, severity: null, text: `Incident ${incident.id}: ${incident.detail || incident.kind}`, path }];
+    return at === null ? [] : [{ at, severity: null, text: `Incident ${incident.id}: ${incident.detail || incident.kind}`, path }];
   });
   return marks.sort((a, b) => a.at - b.at);
+}
+
+/** A GPU, and the incidents that it has a part in. */
+export interface GpuIncidents {
+  readonly gpu: string;
+  readonly incidents: readonly Incident[];
+}
+
+/** Incidents of GPUs that share a chart, each once. It opens on the page of the GPU that failed first, or else of one that has rows of it. */
+export function sharedMarks(known: readonly GpuIncidents[]): IncidentMark[] {
+  const best = new Map<string, { readonly incident: Incident; readonly gpu: string; readonly rank: number }>();
+  for (const { gpu, incidents } of known) {
+    for (const incident of incidents) {
+      const rank = incident.first?.gpu === gpu ? 2 : incident.has_rows ? 1 : 0;
+      const held = best.get(incident.id);
+      if (held === undefined || held.rank < rank) best.set(incident.id, { incident, gpu, rank });
+    }
+  }
+  return marksOf([...best.values()].map(({ incident, gpu }) => ({ incident, path: GPU.to({ id: gpu, incident: incident.id }) })));
+}
+
+interface ReadDetail {
+  readonly data: GpuDetail | undefined;
+  readonly error: Error | null;
+}
+
+function collected(details: readonly ReadDetail[]) {
+  const known = details.flatMap(({ data }): GpuIncidents[] => (data === undefined ? [] : [{ gpu: data.gpu.id, incidents: data.incidents ?? [] }]));
+  return { known, failure: details.find(({ error }) => error !== null)?.error?.message ?? "" };
+}
+
+/** What stands above the charts that some GPUs share. Charts without it are still charts: it may fail alone. */
+export function useSharedMarks(gpus: readonly string[]): Marks {
+  const { known, failure } = useQueries({ queries: gpus.map((id) => gpuQuery(id, MINUTE)), combine: collected });
+  return useMemo(() => ({ ...NO_MARKS, incidents: sharedMarks(known), doubt: failure === "" ? "" : `Incidents may be missing: ${failure}` }), [known, failure]);
 }
