@@ -12,6 +12,7 @@ use gpuvitals_analysis::condition::xid;
 use gpuvitals_analysis::health_event::{HealthEvent, event_rows};
 use gpuvitals_core::clock::Moment;
 use gpuvitals_core::figures::{Family, Kind};
+use gpuvitals_core::identity::AGENT;
 use gpuvitals_core::time::{MINUTE_NS, SECOND_NS};
 use gpuvitals_core::{Batch, Identity, IdentityColumn, Origin, Table};
 use gpuvitals_flight::{FlightLine, FlightTrigger};
@@ -235,10 +236,13 @@ impl HeardLines {
 /// The event of an XID of the kernel's log: its text, or the XID itself if nobody else tells of it.
 fn of_xid(xid: KernelXid, is_alone: bool) -> GpuEvent {
     let KernelXid { gpu, key, at_ns, code, text, .. } = xid;
-    let (kind, detail) = if is_alone {
-        ("xid", format!("{}, by the kernel's log alone: {text}", xid::sentence(code)))
+    let (kind, detail, gpu) = if is_alone {
+        // The agent says so, and no driver: gateways find what has no value by that.
+        let of_agent = Identity::clone(&gpu).with(IdentityColumn::Source, AGENT);
+        let detail = format!("{}, by the kernel's log alone: {text}", xid::sentence(code));
+        ("xid", detail, of_agent.map_or(gpu, Arc::new))
     } else {
-        ("kernel", text)
+        ("kernel", text, gpu)
     };
     (HealthEvent { code: Some(code), ..event_of(kind, key, at_ns, &detail) }, gpu)
 }

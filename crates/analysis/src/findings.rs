@@ -23,12 +23,12 @@ mod rhythm;
 mod silenced;
 mod silent;
 mod since;
-mod slowed;
 mod stalled;
 mod subject;
 mod survey;
 pub mod threshold;
 mod throttling;
+mod told;
 mod tracker;
 mod twice;
 
@@ -50,9 +50,9 @@ pub use rhythm::WorkRhythm;
 pub use silenced::{SILENCE_MAX_NS, Silence, Silenced};
 pub use silent::lost_gpus;
 pub use since::{Began, LOOK_BACK_NS};
-pub use slowed::SlowedGpus;
 pub use subject::{Candidate, FleetFinding, Reach, Subject, host_of};
 pub use survey::{LostGpu, Situation, holder_of};
+pub use told::AgentWords;
 pub use tracker::Tracker;
 
 pub(crate) use since::SETTLE_NS;

@@ -17,7 +17,7 @@ use std::time::Duration;
 use gpuvitals_analysis::coverage::Coverage;
 use gpuvitals_analysis::findings::{
     self, Candidate, ClockWatch, FleetFinding, LifeChange, LookBack, LostGpu, Recent, RowAhead, Shown,
-    Situation, SlowedGpus, Subject, Tracker,
+    Situation, Subject, Tracker,
 };
 use gpuvitals_analysis::freshness::Freshness;
 use gpuvitals_analysis::health_event::HealthEvent;
@@ -263,8 +263,21 @@ impl FleetWatch {
         Ok(missing)
     }
 
+    /// Reads what agents themselves say of GPUs.
+    async fn read_words(&self, history: &dyn History, fresh: Freshness) {
+        let Some(query) = self.work(|work| work.recent.told.next_query(fresh)) else { return };
+        match history.rows(query).await {
+            Ok(Part { answer, missing }) => {
+                let (rows, coverage) = (answer.batch.as_ref(), Coverage::of(&missing));
+                self.work(|work| work.recent.told.take(rows, coverage));
+            }
+            Err(error) => tracing::debug!(reason = causes(&error), "what agents say cannot be read"),
+        }
+    }
+
     /// Reads what only rows tell of some GPUs, and what hosts count. Where they cannot be read, findings say less.
     async fn read_rows(&self, history: &dyn History, fleet: &Fleet, fresh: Freshness) {
+        self.read_words(history, fresh).await;
         let ras = async {
             let Some(query) = self.work(|work| work.recent.ras.next_query(&fleet.gpus, fresh)) else {
                 return;
@@ -275,19 +288,14 @@ impl FleetWatch {
             }
         };
         let xids = async {
-            let Some(query) = self.work(|work| work.recent.xids.next_query(&fleet.gpus, fresh)) else {
-                return;
+            let next = |work: &mut Work| {
+                let Recent { xids, told, .. } = &mut work.recent;
+                xids.next_query(&fleet.gpus, fresh, told)
             };
+            let Some(query) = self.work(next) else { return };
             match history.rows(query).await {
                 Ok(Part { answer, .. }) => self.work(|work| work.recent.xids.take(answer.batch.as_ref())),
                 Err(error) => tracing::debug!(reason = causes(&error), "XIDs of a day cannot be read"),
-            }
-        };
-        let slowed = async {
-            let Some(query) = SlowedGpus::query(fresh).filter(|_| !fleet.gpus.is_empty()) else { return };
-            match history.rows(query).await {
-                Ok(Part { answer, .. }) => self.work(|work| work.recent.slowed.take(answer.batch.as_ref())),
-                Err(error) => tracing::debug!(reason = causes(&error), "slow readings cannot be read"),
             }
         };
         let marks = async {
@@ -306,7 +314,7 @@ impl FleetWatch {
                 Err(error) => tracing::debug!(reason = causes(&error), "counts of hosts cannot be read"),
             }
         };
-        tokio::join!(ras, xids, slowed, marks, boots);
+        tokio::join!(ras, xids, marks, boots);
     }
 
     /// Whether the rows are a recording that is over. Its silence is no news: no row shall tell of it later, where the recording is

@@ -82,7 +82,7 @@ impl Survey<'_> {
     /// GPUs of which readings have become slow, as their agents say.
     pub(super) fn slow_reads(&self, found: &mut Vec<Candidate>) {
         for Member { gpu, .. } in &self.present {
-            let Some(slowed) = self.now.recent.slowed.of(&gpu.key, self.now.fresh.now_ns) else { continue };
+            let Some(slowed) = self.now.recent.told.slowed(&gpu.key, self.now.fresh.now_ns) else { continue };
             let took = slowed.code.map(|microseconds| float(microseconds) / 1e3);
             let evidence = took.map(|ms| Evidence::derived("reading_time", "ms", ms)).into_iter().collect();
             let finding = self.about_gpu("reads_slowed", gpu, slowed.detail.to_string(), evidence);

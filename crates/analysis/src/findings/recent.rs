@@ -20,8 +20,8 @@ use super::ras::RasBlocks;
 use super::repeats::RepeatedXids;
 use super::rhythm::WorkRhythm;
 use super::since::{Began, LOOK_BACK_NS, SETTLE_NS};
-use super::slowed::SlowedGpus;
 use super::threshold::{IDLE_AFTER_NS, LINK_MINUTES, LOADED_FROM_PCT, LOADED_MINUTES_MIN, WINDOW_MINUTES};
+use super::told::AgentWords;
 use crate::cells::GpuCells;
 
 /// Minutes without a value after which a GPU is forgotten, and its idleness is not known any more.
@@ -91,8 +91,8 @@ pub struct Recent {
     pub ras: RasBlocks,
     /// XIDs that come again and again.
     pub xids: RepeatedXids,
-    /// GPUs whose readings are slow.
-    pub slowed: SlowedGpus,
+    /// What agents themselves say.
+    pub told: AgentWords,
     /// The last marks of recordings.
     pub marks: RunMarks,
     /// What hosts counted since their boot.

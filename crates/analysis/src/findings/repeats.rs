@@ -10,6 +10,7 @@ use gpuvitals_core::history::{ExtraValue, GpuState, RowsQuery};
 use gpuvitals_core::time::{DAY_NS, MINUTE_NS};
 use gpuvitals_core::{Batch, IdentityColumn, MetricId, Table};
 
+use super::told::AgentWords;
 use crate::condition::xid;
 use crate::freshness::Freshness;
 
@@ -43,11 +44,18 @@ pub(super) struct XidTimes {
 }
 
 impl RepeatedXids {
-    /// What to ask the history for the events of GPUs whose last XID is one that programs cause; none: there is none, or they are known.
-    pub fn next_query(&mut self, gpus: &[Arc<GpuState>], fresh: Freshness) -> Option<RowsQuery> {
+    /// What to ask the history for the events of GPUs whose last XID is one that programs cause, by their drivers or by what agents say;
+    /// none: there is none, or they are known.
+    pub fn next_query(
+        &mut self,
+        gpus: &[Arc<GpuState>],
+        fresh: Freshness,
+        told: &AgentWords,
+    ) -> Option<RowsQuery> {
         #[expect(clippy::cast_possible_truncation, reason = "a code")]
         let is_asked = |gpu: &&Arc<GpuState>| {
-            fresh.recent(gpu, XID_LAST).is_some_and(|code| xid::is_of_application(code.as_f64() as i64))
+            let by_driver = fresh.recent(gpu, XID_LAST).map(|code| code.as_f64() as i64);
+            by_driver.into_iter().chain(told.xid_of_day(&gpu.key)).any(xid::is_of_application)
         };
         let gpus: Vec<Arc<str>> =
             gpus.iter().filter(is_asked).take(GPUS_MAX).map(|gpu| Arc::clone(&gpu.key)).collect();

@@ -150,7 +150,8 @@ impl<'a> Survey<'a> {
         let seen_ns = newest_value(gpu);
         let then = Freshness { now_ns: seen_ns, ..self.now.fresh };
         let found = condition::found(|metric| then.recent(gpu, metric));
-        let before: Vec<String> = found.map(|matched| matched.sentence()).collect();
+        let told = self.told_xid(gpu).map(|(_, code)| condition::xid::sentence(code));
+        let before: Vec<String> = found.map(|matched| matched.sentence()).chain(told).collect();
         let before =
             if before.is_empty() { String::new() } else { format!("; before that, {}", before.join("; ")) };
         let reach = Reach { concerned_gpus: 1, ..self.reach(gpu) };

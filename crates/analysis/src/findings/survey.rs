@@ -3,16 +3,20 @@
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
-use gpuvitals_core::IdentityColumn;
+use gpuvitals_core::batch::Value;
 use gpuvitals_core::history::GpuState;
 use gpuvitals_core::number::float;
+use gpuvitals_core::{IdentityColumn, MetricId};
 
 use super::Evidence;
 use super::recent::{GpuWindow, Recent};
+use super::since::Began;
 use super::subject::{Candidate, FleetFinding, Reach, Subject};
-use crate::condition::{self, with_index};
+use crate::condition::{self, with_index, xid};
 use crate::findings::{kinds, subject, threshold};
 use crate::freshness::Freshness;
+
+const XID_LAST: MetricId = MetricId::of("xid_last");
 
 /// What is known about a fleet.
 #[derive(Debug, Clone, Copy)]
@@ -86,7 +90,12 @@ impl<'a> Survey<'a> {
     /// What the one table of conditions says.
     pub(super) fn conditions(&self, found: &mut Vec<Candidate>) {
         for Member { gpu, .. } in &self.present {
-            let matched: Vec<_> = condition::found(|metric| self.now.fresh.recent(gpu, metric)).collect();
+            let told = self.told_xid(gpu).filter(|_| !self.now.fresh.is_blank(gpu));
+            let value = |metric: MetricId| match told {
+                Some((_, code)) if metric == XID_LAST => Some(Value::Int(code)),
+                _ => self.now.fresh.recent(gpu, metric),
+            };
+            let matched: Vec<_> = condition::found(value).collect();
             let asked = matched.iter().find(|one| one.condition.id == "recovery_action");
             for one in &matched {
                 let metrics = one.condition.metrics.iter();
@@ -96,6 +105,11 @@ impl<'a> Survey<'a> {
                 let mut finding = self.about_gpu(one.condition.id, gpu, one.sentence(), evidence);
                 (finding.covers, finding.yields_to) = one.same_fault();
                 finding.remedy = one.remedy(&gpu.identity);
+                let told = told.filter(|_| one.condition.metrics.contains(&XID_LAST));
+                if told.is_some() {
+                    finding.sentence = format!("{}, by the kernel's log alone", finding.sentence);
+                }
+                let began = told.map(|(at_ns, _)| Began::exactly(at_ns));
                 if one.condition.id == "ras_uncorrected"
                     && let Some((blocks, remedy)) = self.now.recent.ras.of(&gpu.key)
                 {
@@ -115,9 +129,17 @@ impl<'a> Survey<'a> {
                     }
                     finding.remedy = asked.remedy(&gpu.identity);
                 }
-                found.push(Candidate { opens: true, began: None, finding });
+                found.push(Candidate { opens: true, began, finding });
             }
         }
+    }
+
+    /// When an XID came to a GPU of which its driver does not tell, and its code. One of the driver's that needs somebody says more.
+    pub(super) fn told_xid(&self, gpu: &GpuState) -> Option<(i64, i64)> {
+        let told = self.now.recent.told.xid(&gpu.key, self.now.fresh.now_ns)?;
+        #[expect(clippy::cast_possible_truncation, reason = "a code")]
+        let by_driver = self.now.fresh.recent(gpu, XID_LAST).map_or(0, |code| code.as_f64() as i64);
+        (by_driver <= 0 || xid::is_of_application(by_driver)).then_some(told)
     }
 }
 

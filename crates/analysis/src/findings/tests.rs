@@ -16,6 +16,7 @@ use crate::health_event::HealthEvent;
 mod hung;
 mod minutes;
 mod stalled;
+mod told;
 
 const NOW_NS: i64 = 1_000_000 * MINUTE_NS;
 const FRESH: Freshness = Freshness { now_ns: NOW_NS, stale_after_ns: 90 * SECOND_NS };

@@ -245,9 +245,10 @@ fn judged(gpus: &[Identity], events: &[HealthEvent], second: usize, tracker: &mu
     let of = |key: &str| gpus.iter().position(|gpu| gpu.uuid() == Some(key)).unwrap();
     let told = events.iter().map(|event| (event, &gpus[of(&event.gpu)]));
     let mut recent = Recent::default();
-    recent.slowed.take(event_rows(told, Origin::default(), &mut 0).as_ref());
     let fleet = live.snapshot();
     let fresh = Freshness { now_ns: at_ns(second), stale_after_ns: 90 * SECOND_NS };
+    assert!(recent.told.next_query(fresh).is_some());
+    recent.told.take(event_rows(told, Origin::default(), &mut 0).as_ref(), Coverage::Whole);
     let situation = Situation { fresh, gpus: &fleet.gpus, recent: &recent, lost: &HashMap::new() };
     tracker.update(fresh.now_ns, judge(&situation), Coverage::Whole);
     let open = tracker.open().into_iter().filter(|finding| finding.kind.id == "reads_slowed");
