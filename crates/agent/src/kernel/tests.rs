@@ -34,8 +34,13 @@ fn line(kind: KernelKind, device: &str, code: Option<i64>, second: i64) -> Kerne
 
 /// A row of GPU-1 with so many XIDs counted.
 fn counted(xids: i64) -> Batch {
+    counted_by("nvml", xids)
+}
+
+fn counted_by(source: &str, xids: i64) -> Batch {
     let mut builder = BatchBuilder::new(Table::GpuEvents);
-    let id = builder.intern(&gpu("GPU-1", "0000:3b:00.0"));
+    let gpu = gpu("GPU-1", "0000:3b:00.0").with(IdentityColumn::Source, source).unwrap();
+    let id = builder.intern(&gpu);
     let row = builder.row(0, id);
     builder.set(row, MetricId::of("xid_count"), Value::Int(xids)).unwrap();
     builder.finish(Origin::default(), 1).unwrap()
@@ -92,10 +97,22 @@ fn a_source_of_xids_that_is_dead_is_found_by_the_other() {
 }
 
 #[test]
+fn of_a_simulated_gpu_no_line_is_missed() {
+    let watch = watch(Machine::local("n1"));
+    watch.sampled(&counted_by("simulated", 0), at(0));
+    watch.sampled(&counted_by("simulated", 1), at(1));
+    assert!(events(&watch, 60).is_empty());
+    assert_eq!(missed(&watch), (0, 0));
+}
+
+#[test]
 fn where_no_driver_counts_the_kernel_tells_at_once() {
     let watch = watch(Machine::local("n1"));
     watch.hear(line(KernelKind::Xid, "0000:5e:00", Some(31), 1));
-    assert_eq!(events(&watch, 1), [event("GPU-2", "xid", Some(31))]);
+    let rows = watch.take(&states(), at(1)).rows.unwrap();
+    let [event] = &HealthEvent::of_rows(&rows)[..] else { panic!("{rows:?}") };
+    assert_eq!((&*event.gpu, &*event.kind, event.code), ("GPU-2", "xid", Some(31)));
+    assert_eq!(rows.identity(0).get(IdentityColumn::Source), Some("agent"), "gateways find it by that");
     assert_eq!(missed(&watch), (0, 0));
 }
 

@@ -69,7 +69,8 @@ impl XidSources {
             // The agent counts from its own start on.
             if count > gpu.count.replace(count).unwrap_or(0) {
                 gpu.counted_ns = Some(now.mono_ns);
-                if !is_near(gpu.said_ns, now.mono_ns) {
+                // No kernel tells of a simulated GPU.
+                if !is_near(gpu.said_ns, now.mono_ns) && !batch.identity(row).is_simulated() {
                     gpu.unanswered_ns.get_or_insert(now.mono_ns);
                 }
             }
