@@ -169,6 +169,27 @@ fn edges() -> Vec<Alert> {
             ),
         },
         Alert {
+            name: "GpuvitalsXidsMissed".to_owned(),
+            severity: "warning",
+            hold: "0m",
+            expr: "increase(gpuvitals_xids_missed_total[15m]) > 0".to_owned(),
+            summary: format!(
+                "the agent at {{{{ $labels.instance }}}} has two sources of XIDs, and {{{{ $labels.source }}}} missed about {COUNT}"
+            ),
+            meaning: "`driver`: the kernel's log tells of XIDs that the driver has not counted; `kernel`: the driver has counted XIDs of \
+                      which the log has no line. The source is dead, or lags, and says nothing of it itself."
+                .to_owned(),
+            remedy: "`driver`: restart the agent, and compare `gpuvitals doctor` with `dmesg | grep Xid` on the node. `kernel`: are its \
+                     lines in `dmesg`, and is `gpuvitals_kernel_log_up` 1? Until then XIDs come from the other source alone."
+                .to_owned(),
+            shown: simple(
+                "gpuvitals_xids_missed_total{job=\"agent\",instance=\"node7:9400\",source=\"driver\"}",
+                "0x50 0+10x20 200x170",
+                &[("instance", "node7:9400"), ("job", "agent"), ("source", "driver")],
+                (COUNT, "90"),
+            ),
+        },
+        Alert {
             name: "GpuvitalsRemoteWriteLoses".to_owned(),
             severity: "warning",
             hold: "0m",
