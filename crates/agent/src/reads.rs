@@ -47,7 +47,7 @@ impl ReadWatch {
         let changes = self.slow.look(timed);
         let events: Vec<(HealthEvent, Identity)> =
             changes.into_iter().filter_map(|change| event(change, states)).collect();
-        let events = events.iter().map(|(event, gpu)| (event, gpu));
+        let events = events.iter().map(|told| (&told.0, &told.1));
         let rows = event_rows(events, self.origin.clone(), &mut self.number);
         ReadNews { reads, rows }
     }

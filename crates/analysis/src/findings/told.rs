@@ -16,8 +16,9 @@ use crate::slow_reads::SETTLED_NS;
 
 /// Most rows that are read, the newest first: there are two of a GPU that slows down, and seldom any.
 const ROWS_MAX: usize = 10_000;
-/// How far a look goes back behind the one before: rows take a while to arrive.
-const LATE_NS: i64 = 2 * MINUTE_NS;
+/// How far a look goes back behind the one before: rows take a while to arrive, and of slow readings it may take some minutes until it is known
+/// that they are not the whole node's.
+const LATE_NS: i64 = SETTLED_NS + 2 * MINUTE_NS;
 /// How long an agent that was killed may have left slow readings without their end: by then it would have said that they are usual.
 const SLOW_NS: i64 = SETTLED_NS + MINUTE_NS;
 /// How long an XID stands that no driver holds.

@@ -15,8 +15,8 @@ use gpuvitals_core::history::LiveFleet;
 use gpuvitals_core::time::SECOND_NS;
 use gpuvitals_core::{BatchBuilder, Identity, IdentityColumn, MetricId, Origin, Table};
 
-use crate::lab::START_NS;
-use crate::score::percent;
+use super::lab::START_NS;
+use super::score::percent;
 
 const GPUS: usize = 8;
 /// Readings as usual, then those of the story.
@@ -38,8 +38,8 @@ struct ToRead {
 }
 
 impl ToRead {
-    fn slow(&self, is_slow: bool, ms: f64) -> Option<f64> {
-        Some(if is_slow { ms + 10.0 * self.luck } else { self.usual_ms })
+    fn slow(&self, is_slow: bool, ms: f64) -> f64 {
+        if is_slow { ms + 10.0 * self.luck } else { self.usual_ms }
     }
 
     /// Whether a stretch of the story is on, which comes to no two neighbours at once.
@@ -65,7 +65,7 @@ static STORIES: &[ReadStory] = &[
     ReadStory {
         name: "one takes 41 ms and more instead of 0.3",
         slow: &[3],
-        ms: |read| read.slow(read.gpu == 3, 41.0),
+        ms: |read| Some(read.slow(read.gpu == 3, 41.0)),
     },
     ReadStory {
         name: "one takes longer and longer, and after half a minute none of it ends",
@@ -78,27 +78,27 @@ static STORIES: &[ReadStory] = &[
     ReadStory {
         name: "three of four of one take 100 ms",
         slow: &[3],
-        ms: |read| read.slow(read.gpu == 3 && read.luck < 0.75, 100.0),
+        ms: |read| Some(read.slow(read.gpu == 3 && read.luck < 0.75, 100.0)),
     },
     ReadStory {
         name: "two of eight take 200 ms",
         slow: &[3, 6],
-        ms: |read| read.slow([3, 6].contains(&read.gpu), 200.0),
+        ms: |read| Some(read.slow([3, 6].contains(&read.gpu), 200.0)),
     },
     ReadStory {
         name: "one stays slow behind half a minute in which all were",
         slow: &[3],
-        ms: |read| read.slow(read.gpu == 3 || read.is_in(0, 30), 20.0),
+        ms: |read| Some(read.slow(read.gpu == 3 || read.is_in(0, 30), 20.0)),
     },
     ReadStory {
         name: "all take 20 ms for a minute, not at once",
         slow: &[],
-        ms: |read| read.slow(read.is_in(0, 60), 20.0),
+        ms: |read| Some(read.slow(read.is_in(0, 60), 20.0)),
     },
     ReadStory {
         name: "all take 20 ms for ten of each 30 seconds",
         slow: &[],
-        ms: |read| read.slow((0..4).any(|time| read.is_in(30 * time, 30 * time + 10)), 20.0),
+        ms: |read| Some(read.slow((0..4).any(|time| read.is_in(30 * time, 30 * time + 10)), 20.0)),
     },
     ReadStory {
         name: "all take longer and longer",
@@ -108,12 +108,12 @@ static STORIES: &[ReadStory] = &[
     ReadStory {
         name: "a twentieth of all takes 15 ms, as it comes",
         slow: &[],
-        ms: |read| read.slow(read.luck < 0.05, 15.0),
+        ms: |read| Some(read.slow(read.luck < 0.05, 15.0)),
     },
     ReadStory {
         name: "three in a row of one take 500 ms, all others as before",
         slow: &[],
-        ms: |read| read.slow(read.gpu == 3 && (10..13).contains(&(read.story_s % 40)), 500.0),
+        ms: |read| Some(read.slow(read.gpu == 3 && (10..13).contains(&(read.story_s % 40)), 500.0)),
     },
 ];
 
@@ -160,7 +160,7 @@ impl ReadScore {
 
     /// How many of the GPUs that slow down are found, and how many do.
     pub(crate) fn recall(&self) -> (usize, usize) {
-        let sum = |of: fn(&OfReads) -> usize| self.of_stories.values().map(of).sum();
+        let sum = |of: fn(&OfReads) -> usize| self.of_stories.values().map(of).sum::<usize>();
         (sum(|of| of.found), sum(|of| of.gpus))
     }
 
