@@ -161,8 +161,9 @@ impl ReadGpu {
     /// The spell that is over with this reading, if one is.
     fn take(&mut self, reading: TimedReading<'_>) -> Option<SlowSpell> {
         self.last_ns = reading.at_ns;
-        let spread =
-            Spread::of(self.baseline.iter().copied()).filter(|_| self.baseline.len() >= BASELINE_MIN);
+        // Most readings are too short to be slow, whatever was before.
+        let may_be_slow = reading.ms > DISTANCE * DEVIATION_MIN_MS && self.baseline.len() >= BASELINE_MIN;
+        let spread = may_be_slow.then(|| Spread::of(self.baseline.iter().copied())).flatten();
         let is_slow = spread.is_some_and(|spread| {
             let is_far = spread.distance(reading.ms, DEVIATION_MIN_MS) > DISTANCE;
             reading.ms > TIMES * spread.median && is_far
