@@ -12,7 +12,7 @@ pub struct HealthEvent {
     pub gpu: Arc<str>,
     /// When, nanoseconds UTC since 1970.
     pub at_ns: i64,
-    /// `xid`, `ecc`, `ras`, `throttle`, `lost`, `back` or `kernel`; or that of a finding's life or of a silence.
+    /// `xid`, `ecc`, `ras`, `throttle`, `lost`, `back`, `reads_slowed`, `reads_usual` or `kernel`; or that of a finding's life or of a silence.
     pub kind: Arc<str>,
     /// What happened, in words for people.
     pub detail: Arc<str>,

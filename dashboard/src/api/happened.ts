@@ -12,7 +12,7 @@ import { whereIs } from "./where";
 const HAPPENED_MAX = 2000;
 /** The beginning of throttling: a busy fleet has thousands. */
 const ONSET = "throttle";
-const ENDS: ReadonlySet<string> = new Set(["finding_closed", "back"]);
+const ENDS: ReadonlySet<string> = new Set(["finding_closed", "back", "reads_usual"]);
 
 /** Something that has happened to a GPU. */
 export interface Happened {

@@ -1357,7 +1357,7 @@ export interface components {
         EventEntry: {
             /** @description When it happened. */
             timestamp: components["schemas"]["Moment"];
-            /** @description `xid`, `ecc`, `ras`, `throttle`, `lost` or `back`. */
+            /** @description `xid`, `ecc`, `ras`, `throttle`, `lost`, `back`, `reads_slowed`, `reads_usual` or `kernel`. */
             kind: string;
             /** @description In the agent's words. */
             detail: string;

@@ -84,7 +84,7 @@ pub(crate) struct RangeFigures {
 pub(crate) struct EventEntry<'a> {
     /// When it happened.
     timestamp: Moment,
-    /// `xid`, `ecc`, `ras`, `throttle`, `lost` or `back`.
+    /// `xid`, `ecc`, `ras`, `throttle`, `lost`, `back`, `reads_slowed`, `reads_usual` or `kernel`.
     kind: &'a str,
     /// In the agent's words.
     detail: &'a str,
