@@ -110,7 +110,8 @@ fn where_no_driver_counts_the_kernel_tells_at_once() {
     let watch = watch(Machine::local("n1"));
     watch.hear(line(KernelKind::Xid, "0000:5e:00", Some(31), 1));
     let rows = watch.take(&states(), at(1)).rows.unwrap();
-    let [event] = &HealthEvent::of_rows(&rows)[..] else { panic!("{rows:?}") };
+    let found = HealthEvent::of_rows(&rows);
+    let [event] = &found[..] else { panic!("{found:?}") };
     assert_eq!((&*event.gpu, &*event.kind, event.code), ("GPU-2", "xid", Some(31)));
     assert_eq!(rows.identity(0).get(IdentityColumn::Source), Some("agent"), "gateways find it by that");
     assert_eq!(missed(&watch), (0, 0));
