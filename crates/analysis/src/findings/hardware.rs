@@ -63,15 +63,16 @@ impl Survey<'_> {
     /// GPUs on which the work of several holders met the same kind of fault.
     pub(super) fn repeated_xids(&self, found: &mut Vec<Candidate>) {
         for Member { gpu, .. } in &self.present {
-            let Some(XidTimes { code, times, holders }) = self.now.recent.xids.of(&gpu.key) else {
-                continue;
-            };
+            let Some(of_day) = self.now.recent.xids.of(&gpu.key) else { continue };
+            let XidTimes { code, times, holders, are } = of_day;
             if times < REPEATED_XID_TIMES || holders < REPEATED_XID_HOLDERS {
                 continue;
             }
             let last = xid::named(code);
+            let unless =
+                if are == "jobs" { "these jobs run one program" } else { "these programs share their code" };
             let sentence = format!(
-                "XIDs that programs cause came {times} times in a day, to {holders} jobs, the last {last}: suspect the GPU, unless these jobs run one program"
+                "XIDs that programs cause came {times} times in a day, to {holders} {are}, the last {last}: suspect the GPU, unless {unless}"
             );
             let evidence = vec![Evidence::derived("xids_in_a_day", "", float(times))];
             let finding = self.about_gpu("xid_repeats", gpu, sentence, evidence);
