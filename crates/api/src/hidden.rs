@@ -12,7 +12,7 @@ use arrow_array::{Array as _, ArrayRef, DictionaryArray, RecordBatch, StringArra
 use gpuvitals_core::batch::RowKeys;
 use gpuvitals_core::history::{
     Answered, BucketQuery, Buckets, Change, Changes, Fleet, History, HistoryStats, Part, QueryError,
-    RowPlace, Rows, RowsQuery,
+    RowPlace, Rows, RowsQuery, TakeRows,
 };
 use gpuvitals_core::ports::Answer;
 use gpuvitals_core::usage::{GpuUse, UseQuery, kept_labels};
@@ -116,6 +116,14 @@ impl History for HiddenUsers {
 
     fn rows(&self, query: RowsQuery) -> Answered<'_, Rows> {
         if has_users(query.table) { Box::pin(self.shown(query)) } else { self.history.rows(query) }
+    }
+
+    fn sweep(&self, query: RowsQuery, take: TakeRows) -> Answered<'_, ()> {
+        if !has_users(query.table) {
+            return self.history.sweep(query, take);
+        }
+        let labels = Arc::clone(&self.labels);
+        self.history.sweep(query, Arc::new(move |batch: &Batch| take(&hidden(batch, &labels)?)))
     }
 
     fn buckets(&self, query: BucketQuery) -> Answered<'_, Buckets> {

@@ -17,6 +17,7 @@ mod rows;
 mod selector;
 pub mod spelling;
 mod steps;
+mod sweep;
 pub mod tally;
 mod track;
 
@@ -40,4 +41,5 @@ pub use selector::{
     TooManyMatchers,
 };
 pub use steps::TimeSteps;
+pub use sweep::{SWEPT_ROWS_MAX, TakeRows};
 pub use track::Track;

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use gpuvitals_core::history::{
-    Answered, BucketQuery, Buckets, Changes, Fleet, History, HistoryStats, Rows, RowsQuery,
+    Answered, BucketQuery, Buckets, Changes, Fleet, History, HistoryStats, Rows, RowsQuery, TakeRows,
 };
 use gpuvitals_core::usage::{GpuUse, UseQuery};
 use gpuvitals_core::{Health, causes};
@@ -38,6 +38,10 @@ impl History for SharedDatabase {
 
     fn rows(&self, query: RowsQuery) -> Answered<'_, Rows> {
         self.database.rows(query)
+    }
+
+    fn sweep(&self, query: RowsQuery, take: TakeRows) -> Answered<'_, ()> {
+        self.database.sweep(query, take)
     }
 
     fn buckets(&self, query: BucketQuery) -> Answered<'_, Buckets> {

@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 
 use gpuvitals_core::history::{
     Answered, BucketQuery, Buckets, Change, Changes, Fleet, History, HistoryStats, Part, QueryError, Rows,
-    RowsQuery,
+    RowsQuery, TakeRows,
 };
 use gpuvitals_core::ports::Answer;
 use gpuvitals_core::usage::{GpuUse, UseQuery};
@@ -44,6 +44,10 @@ impl History for Store {
 
     fn rows(&self, query: RowsQuery) -> Answered<'_, Rows> {
         self.work(move |inner, abandoned| inner.rows(&query, abandoned))
+    }
+
+    fn sweep(&self, query: RowsQuery, take: TakeRows) -> Answered<'_, ()> {
+        self.work(move |inner, abandoned| inner.sweep(&query, &take, abandoned))
     }
 
     fn buckets(&self, query: BucketQuery) -> Answered<'_, Buckets> {
@@ -85,6 +89,11 @@ impl History for StoreView {
     fn rows(&self, query: RowsQuery) -> Answered<'_, Rows> {
         let seen = Arc::clone(&self.0);
         work(&self.0.readers, move |abandoned| seen.reading(abandoned, |it| query::range(it, &query)))
+    }
+
+    fn sweep(&self, query: RowsQuery, take: TakeRows) -> Answered<'_, ()> {
+        let seen = Arc::clone(&self.0);
+        work(&self.0.readers, move |abandoned| seen.reading(abandoned, |it| query::sweep(it, &query, &take)))
     }
 
     fn buckets(&self, query: BucketQuery) -> Answered<'_, Buckets> {
@@ -205,6 +214,21 @@ impl StoreInner {
             return Ok(None);
         }
         Ok(Some((recent.keep(gpu, &rows.answer, *flushes)?, false)))
+    }
+
+    fn sweep(
+        &self,
+        query: &RowsQuery,
+        take: &TakeRows,
+        abandoned: &CancellationToken,
+    ) -> Result<Part<()>, QueryError> {
+        let snapshot = self.shared.snapshot.load_full();
+        let reading = Reading { reader: &self.shared.reader, snapshot: &snapshot, abandoned };
+        let swept = query::sweep(reading, query, take)?;
+        if !swept.missing.is_empty() {
+            self.inspect(&snapshot);
+        }
+        Ok(swept)
     }
 
     fn buckets(

@@ -2,9 +2,11 @@
 
 mod buckets;
 mod limits;
+mod pieces;
 mod range;
 mod rolled;
 mod stretches;
+mod sweep;
 mod usage;
 
 use gpuvitals_core::Table;
@@ -16,6 +18,7 @@ use crate::reader::{Reading, Scope};
 pub use limits::ROWS_MAX;
 
 pub(crate) use range::range;
+pub(crate) use sweep::sweep;
 
 /// Answers by steps. If a rollup is found damaged meanwhile, the rows that it was made of are read instead; it is missing only
 /// where they are gone.

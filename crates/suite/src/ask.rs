@@ -2,16 +2,17 @@
 
 use std::collections::BTreeMap;
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
+use gpuvitals_core::Batch;
 use gpuvitals_core::history::{
-    Aggregate, BucketQuery, Buckets, Fleet, History, Part, RowsQuery, fleet_as_of,
+    Aggregate, BucketQuery, Buckets, Fleet, History, Part, RowsQuery, TakeRows, fleet_as_of,
 };
 use gpuvitals_core::time::SECOND_NS;
 use gpuvitals_core::usage::{GpuUse, HolderUse, UseQuery};
 
 use crate::model::{Group, Model};
-use crate::rows::answer;
+use crate::rows::{answer, cells};
 
 /// Asks for a page of rows: all of it, and the total, must be the model's.
 pub async fn check_rows(history: &dyn History, model: &Model, query: &RowsQuery) {
@@ -30,7 +31,7 @@ pub async fn check_pages(history: &dyn History, model: &Model, query: &RowsQuery
     while found.len() <= expected.len() {
         let rows = history.rows(page.clone()).await.unwrap().answer;
         found.extend(answer(&rows));
-        let count = rows.batch.as_ref().map_or(0, gpuvitals_core::Batch::rows);
+        let count = rows.batch.as_ref().map_or(0, Batch::rows);
         if count < page.limit || page.limit == 0 {
             break;
         }
@@ -38,6 +39,23 @@ pub async fn check_pages(history: &dyn History, model: &Model, query: &RowsQuery
     }
     let expected = if query.limit == 0 { Vec::new() } else { expected };
     assert_eq!(found, expected, "{query:?}");
+}
+
+/// Sweeps all rows of a question: together they are the model's, each once, in whatever order.
+pub(crate) async fn check_sweep(history: &dyn History, model: &Model, query: &RowsQuery) {
+    let (mut expected, _) = model.rows(&RowsQuery { limit: usize::MAX, offset: 0, ..query.clone() });
+    let found = Arc::new(Mutex::new(Vec::new()));
+    let given = Arc::clone(&found);
+    let take: TakeRows = Arc::new(move |batch: &Batch| {
+        given.lock().unwrap().extend((0..batch.rows()).map(|row| cells(batch, row)));
+        Ok(())
+    });
+    let swept = history.sweep(query.clone(), take).await.unwrap();
+    assert_eq!(swept.missing, Vec::<String>::new());
+    let mut found = std::mem::take(&mut *found.lock().unwrap());
+    found.sort();
+    expected.sort();
+    assert_eq!(found, expected, "swept by {query:?}");
 }
 
 /// Asks for values by steps: quantiles must be within 1 % of the model's, sums within 1e-9, all else equal.

@@ -10,7 +10,9 @@ use gpuvitals_core::usage::{HOLDER_COLUMNS, ToldApart, UseDetail, UseQuery};
 use gpuvitals_core::{IdentityColumn, MetricId, Table};
 use proptest::prelude::*;
 
-use crate::ask::{check_buckets, check_fleet, check_fleet_as_of, check_pages, check_rows, check_use};
+use crate::ask::{
+    check_buckets, check_fleet, check_fleet_as_of, check_pages, check_rows, check_sweep, check_use,
+};
 use crate::model::Model;
 use crate::rows::{BASE_NS, TestRow, batches};
 
@@ -116,6 +118,7 @@ impl Case {
                 check_fleet_as_of(history, model, at_ns).await;
             }
             check_rows(history, model, query).await;
+            check_sweep(history, model, query).await;
         }
         for query in &self.pages {
             check_pages(history, model, query).await;

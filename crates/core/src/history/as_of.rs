@@ -11,6 +11,7 @@ use super::live::{FleetBounds, LiveFleet, PASSING};
 use super::part::{Answered, Change, Changes, Part};
 use super::query::{Aggregate, BucketQuery, GroupColumn, Rows, RowsQuery};
 use super::rows::BucketsInParts;
+use super::sweep::TakeRows;
 use crate::batch::{RowKeys, Value};
 use crate::ports::Answer;
 use crate::time::{DAY_NS, HOUR_NS, MINUTE_NS, SECOND_NS};
@@ -86,6 +87,14 @@ impl History for AsOf {
         }
         let end_ns = query.end_ns.map_or(self.at_ns, |end_ns| end_ns.min(self.at_ns));
         self.history.rows(RowsQuery { end_ns: Some(end_ns), ..query })
+    }
+
+    fn sweep(&self, query: RowsQuery, take: TakeRows) -> Answered<'_, ()> {
+        if query.start_ns.is_some_and(|start_ns| start_ns > self.at_ns) {
+            return Box::pin(async { Ok(Part::whole(())) });
+        }
+        let end_ns = query.end_ns.map_or(self.at_ns, |end_ns| end_ns.min(self.at_ns));
+        self.history.sweep(RowsQuery { end_ns: Some(end_ns), ..query }, take)
     }
 
     fn buckets(&self, query: BucketQuery) -> Answered<'_, Buckets> {

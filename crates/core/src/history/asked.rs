@@ -11,6 +11,7 @@ use super::part::{Answered, Changes, Part};
 use super::query::{BucketQuery, Rows, RowsQuery};
 use super::selector::{Matcher, Selector, TextTest};
 use super::steps::TimeSteps;
+use super::sweep::{SWEPT_ROWS_MAX, TakeRows, too_many_rows};
 use crate::usage::{
     BatchJobs, GpuUse, Holdings, HoldingsAnswer, HoldingsQuery, RowsOfUse, USES_MAX, Usage, UseQuery,
     hour_of, use_columns,
@@ -31,6 +32,12 @@ pub trait History: Send + Sync + fmt::Debug {
 
     /// Rows of a range of time, a page at a time.
     fn rows(&self, query: RowsQuery) -> Answered<'_, Rows>;
+
+    /// Gives all rows that a question is about to `take`, each once, in no order. The question's page, limit and order do not count.
+    /// A history that gives them page by page refuses a question for more than [`SWEPT_ROWS_MAX`].
+    fn sweep(&self, query: RowsQuery, take: TakeRows) -> Answered<'_, ()> {
+        Box::pin(sweep_by_pages(self, query, take))
+    }
 
     /// Values by steps of time.
     fn buckets(&self, query: BucketQuery) -> Answered<'_, Buckets>;
@@ -88,6 +95,20 @@ pub(crate) async fn each_page(
             return Ok(Some(missing.into_iter().collect()));
         }
     }
+}
+
+/// The rows of a history that reads them page by page.
+///
+/// # Errors
+/// When there are more than [`SWEPT_ROWS_MAX`], the history gives none, or `take` refuses some.
+async fn sweep_by_pages(
+    history: &(impl History + ?Sized),
+    query: RowsQuery,
+    take: TakeRows,
+) -> Result<Part<()>, QueryError> {
+    let taking = each_page(history, &query, SWEPT_ROWS_MAX, |batch| take(batch));
+    let missing = taking.await?.ok_or_else(too_many_rows)?;
+    Ok(Part { answer: (), missing })
 }
 
 /// The use of GPUs, from the rows of a history that has no sums of them.

@@ -428,7 +428,7 @@ fn fetch(
 }
 
 /// Ascending numbers as ranges.
-fn ranges(numbers: &[u32]) -> Vec<Range<usize>> {
+pub(super) fn ranges(numbers: &[u32]) -> Vec<Range<usize>> {
     let runs = numbers.chunk_by(|a, b| a + 1 == *b);
     runs.filter_map(|run| Some(*run.first()? as usize..*run.last()? as usize + 1)).collect()
 }

@@ -2,7 +2,6 @@
 
 use std::collections::BTreeSet;
 use std::ops::Range;
-use std::sync::Arc;
 
 use arrow_array::RecordBatch;
 use arrow_array::cast::AsArray as _;
@@ -14,14 +13,13 @@ use gpuvitals_core::time::DAY_NS;
 use gpuvitals_core::usage::{GpuUse, HOLDER_COLUMNS, RowsOfUse, Usage, UseQuery, use_columns};
 use gpuvitals_core::{IdentityColumn, Table};
 
+use super::pieces::pieces;
 use super::stretches::{Source, sources};
 use crate::grain::Grain;
 use crate::reader::{Columns, Part, Reading, Scope, in_time, parallel};
 use crate::rollup::{FIRST_NS, LAST_NS, StayColumns, use_names};
 use gpuvitals_core::batch::timestamps;
 
-/// Rows that are held at a time: as they were read and as they are merged, 80 MB at most.
-const ROWS_AT_ONCE: usize = 1 << 18;
 /// Parts of rollups that are held at a time.
 const PARTS_AT_ONCE: usize = 16;
 
@@ -117,36 +115,11 @@ impl Sums<'_> {
         Ok(())
     }
 
-    /// Adds rows: merged by key, some GPUs at a time, and of a GPU with very many some of the time.
+    /// Adds rows, merged by key.
     fn add_rows(&mut self, parts: &[Part], scope: &Scope) -> Result<(), QueryError> {
-        let candidates = parts.iter().map(|part| part.candidates(scope).unwrap_or_default());
-        let rows: usize = candidates.flatten().map(|rows| rows.len()).sum();
-        let pieces = rows.div_ceil(ROWS_AT_ONCE);
-        if pieces <= 1 {
-            return self.add_merged(parts, scope);
-        }
-        let mut gpus = BTreeSet::new();
-        for part in parts {
-            self.reading.go_on()?;
-            match part.gpus(scope.table) {
-                Ok(found) => gpus.extend(found.into_iter().filter(|gpu| scope.wants(gpu))),
-                Err(words) => drop(self.missing.insert(words)),
-            }
-        }
-        let gpus: Vec<Arc<str>> = gpus.into_iter().collect();
-        let of_piece = gpus.len().div_ceil(pieces).max(1);
-        let windows = i64::try_from(pieces.div_ceil(gpus.len().max(1))).unwrap_or(1);
-        let width_ns = (scope.end_ns.saturating_sub(scope.start_ns) / windows).saturating_add(1);
-        for some in gpus.chunks(of_piece) {
-            let mut start_ns = scope.start_ns;
-            while start_ns <= scope.end_ns {
-                let end_ns = start_ns.saturating_add(width_ns - 1).min(scope.end_ns);
-                self.add_merged(parts, &Scope::new(scope.table, some, start_ns, end_ns))?;
-                let Some(next_ns) = end_ns.checked_add(1) else { break };
-                start_ns = next_ns;
-            }
-        }
-        Ok(())
+        let (pieces, unread) = pieces(self.reading, parts, scope)?;
+        self.missing.extend(unread);
+        pieces.iter().try_for_each(|piece| self.add_merged(parts, piece))
     }
 
     fn add_merged(&mut self, parts: &[Part], scope: &Scope) -> Result<(), QueryError> {

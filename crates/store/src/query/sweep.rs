@@ -1,0 +1,178 @@
+//! All rows of a range, in no order: each part as it lies in its file, on several threads. Only rows that may have twins in another part are
+//! merged.
+
+use std::collections::BTreeSet;
+use std::ops::Range;
+
+use arrow_array::RecordBatch;
+use gpuvitals_core::batch::{BatchError, timestamps};
+use gpuvitals_core::history::tally::{SelectorVerdict, label_columns};
+use gpuvitals_core::history::{self, QueryError, RowsQuery, TakeRows};
+use gpuvitals_core::merge::{Order, merge, without_empty};
+use gpuvitals_core::{Batch, Origin};
+
+use super::pieces::pieces;
+use super::range::ranges;
+use crate::reader::{Columns, Part, Reading, Scope, contested, joined, parallel};
+
+/// Gives the rows to `take`.
+///
+/// # Errors
+/// If the range ends before it starts, rows do not fit together, or `take` refuses some.
+pub(crate) fn sweep(
+    reading: Reading<'_>,
+    query: &RowsQuery,
+    take: &TakeRows,
+) -> Result<history::Part<()>, QueryError> {
+    let (start_ns, end_ns) = (query.start_ns.unwrap_or(i64::MIN), query.end_ns.unwrap_or(i64::MAX));
+    if end_ns < start_ns {
+        return Err(QueryError::Range { start_ns, end_ns, step_ns: 1 });
+    }
+    let scope = Scope::new(query.table, &query.gpus, start_ns, end_ns);
+    let mut missing: BTreeSet<String> = reading.lost(&scope).collect();
+    let mut unread = Vec::new();
+    let parts = reading.parts(&scope, &mut unread)?;
+    missing.extend(unread);
+    let sweep = Sweep { reading, query, columns: Columns::of(query), contests: contested(&parts), take };
+    for swept in parallel(&parts, true, |at, part| sweep.alone(at, part, &scope)) {
+        missing.extend(swept?);
+    }
+    let contests = joined(sweep.contests.iter().flatten().copied().collect());
+    for (from_ns, until_ns) in contests {
+        let scope = scope.during(from_ns.max(start_ns), until_ns.min(end_ns));
+        if scope.start_ns > scope.end_ns {
+            continue;
+        }
+        let (some, unread) = pieces(reading, &parts, &scope)?;
+        missing.extend(unread);
+        for piece in some {
+            missing.extend(sweep.merged(&parts, &piece)?);
+        }
+    }
+    Ok(history::Part { answer: (), missing: missing.into_iter().collect() })
+}
+
+/// A question whose rows are being given.
+struct Sweep<'a> {
+    reading: Reading<'a>,
+    query: &'a RowsQuery,
+    columns: Columns,
+    /// Per part the times in which its rows may have twins.
+    contests: Vec<Vec<(i64, i64)>>,
+    take: &'a TakeRows,
+}
+
+impl Sweep<'_> {
+    /// Gives the rows of a part that have no twins, and says what is missing.
+    fn alone(&self, at: usize, part: &Part, scope: &Scope) -> Result<Option<String>, QueryError> {
+        self.reading.go_on()?;
+        let read = || {
+            let rows = self.rows_alone(at, part, scope)?;
+            (!rows.is_empty()).then(|| part.read(&self.columns, &rows)).transpose()
+        };
+        match read() {
+            Err(words) => return Ok(Some(words)),
+            Ok(None) => {}
+            Ok(Some(records)) => self.give(records)?,
+        }
+        Ok(None)
+    }
+
+    /// The numbers of these rows. Where not all rows of the part are wanted, what decides that is read first.
+    fn rows_alone(&self, at: usize, part: &Part, scope: &Scope) -> Result<Vec<Range<usize>>, String> {
+        let rows = part.candidates(scope)?;
+        let (selector, (min_ns, max_ns)) = (&self.query.selector, part.times());
+        let has_twins = self.contests.get(at).is_some_and(|times| !times.is_empty());
+        if rows.is_empty() || !has_twins && selector.is_empty() && scope.covers(min_ns, max_ns) {
+            return Ok(rows);
+        }
+        let records = part.read(&Columns::time_and(label_columns(selector)), &rows)?;
+        let is_selected = self.selected(&records);
+        let is_wanted = |row: usize, time_ns: i64| {
+            scope.meets_times(time_ns, time_ns)
+                && !self.is_contested(at, time_ns)
+                && is_selected.as_ref().is_none_or(|selected| selected.get(row) == Some(&true))
+        };
+        let read = timestamps(&records).iter().zip(rows.into_iter().flatten()).enumerate();
+        let wanted = read.filter(|(row, (time_ns, _))| is_wanted(*row, **time_ns));
+        let numbers: Vec<u32> = wanted.filter_map(|(_, (_, number))| u32::try_from(number).ok()).collect();
+        Ok(ranges(&numbers))
+    }
+
+    /// Gives the rows of some GPUs and times that may have twins, merged, and says what is missing.
+    fn merged(&self, parts: &[Part], scope: &Scope) -> Result<Vec<String>, QueryError> {
+        let read = parallel(parts, true, |at, part| {
+            self.reading.go_on().map(|()| self.read_contested(at, part, scope))
+        });
+        let (mut batches, mut missing): (Vec<RecordBatch>, _) = (Vec::new(), Vec::new());
+        for of_part in read {
+            match of_part? {
+                Ok(records) => batches.extend(records),
+                Err(words) => missing.push(words),
+            }
+        }
+        if let Some(merged) = merge(scope.table, &batches, Order::GpuTime)? {
+            let selected = self.selected(&merged);
+            self.give_selected(merged, selected.as_deref())?;
+        }
+        Ok(missing)
+    }
+
+    fn read_contested(&self, at: usize, part: &Part, scope: &Scope) -> Result<Option<RecordBatch>, String> {
+        let is_met = |(from_ns, until_ns): &(i64, i64)| scope.meets_times(*from_ns, *until_ns);
+        if !self.contests.get(at).is_some_and(|times| times.iter().any(is_met)) {
+            return Ok(None);
+        }
+        let rows = part.candidates(scope)?;
+        if rows.is_empty() {
+            return Ok(None);
+        }
+        let records = part.read(&Columns::time_and([]), &rows)?;
+        let read = timestamps(&records).iter().zip(rows.into_iter().flatten());
+        let is_wanted = |time_ns: i64| scope.meets_times(time_ns, time_ns) && self.is_contested(at, time_ns);
+        let wanted = read.filter(|(time_ns, _)| is_wanted(**time_ns));
+        let numbers: Vec<u32> = wanted.filter_map(|(_, number)| u32::try_from(number).ok()).collect();
+        (!numbers.is_empty()).then(|| part.read(&self.columns, &ranges(&numbers))).transpose()
+    }
+
+    /// Whether a row of a part with this time may have a twin.
+    fn is_contested(&self, at: usize, time_ns: i64) -> bool {
+        let times = self.contests.get(at).map_or(&[][..], Vec::as_slice);
+        let next = times.partition_point(|&(_, until_ns)| until_ns < time_ns);
+        times.get(next).is_some_and(|&(from_ns, _)| from_ns <= time_ns)
+    }
+
+    /// Whether each row is selected; none: all are.
+    fn selected(&self, records: &RecordBatch) -> Option<Vec<bool>> {
+        let selector = &self.query.selector;
+        let of_null = SelectorVerdict::of_null(selector);
+        let verdicts = SelectorVerdict::of_rows(records, selector)?;
+        Some(verdicts.into_iter().map(|verdict| of_null.then(verdict).selects(selector)).collect())
+    }
+
+    fn give_selected(&self, records: RecordBatch, selected: Option<&[bool]>) -> Result<(), QueryError> {
+        let Some(selected) = selected else { return self.give(records) };
+        let batch = self.batch(records)?.filter(selected);
+        batch.map_or(Ok(()), |batch| (self.take)(&batch))
+    }
+
+    fn give(&self, records: RecordBatch) -> Result<(), QueryError> {
+        (self.take)(&self.batch(records)?)
+    }
+
+    fn batch(&self, records: RecordBatch) -> Result<Batch, QueryError> {
+        let table = self.query.table;
+        let batch = |records: &RecordBatch| -> Result<_, QueryError> {
+            Ok(Batch::new(table, without_empty(records)?, Origin::default(), 0))
+        };
+        match batch(&records)? {
+            // Another release wrote a column in another type: a merge makes it the table's.
+            Err(error @ BatchError::Type { .. }) => {
+                let merged = merge(table, &[records], Order::GpuTime)?;
+                let merged = merged.ok_or_else(|| QueryError::failed(error))?;
+                batch(&merged)?.map_err(QueryError::failed)
+            }
+            batch => batch.map_err(QueryError::failed),
+        }
+    }
+}
