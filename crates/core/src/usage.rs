@@ -13,6 +13,7 @@ mod batch_jobs;
 mod fold;
 mod holders;
 mod holdings;
+mod job_texts;
 mod ledger;
 mod paced;
 mod rows;
@@ -23,9 +24,10 @@ pub use batch_jobs::{BatchJob, BatchJobs, kept_labels};
 pub use fold::HolderUse;
 pub use holders::{GpuUse, HOLDER_COLUMNS, Holder, ToldApart, USES_MAX, Usage, UseDetail, UseQuery, join};
 pub use holdings::{
-    HOLDING_GROUPS, HOLDINGS_TRAIL_NS, Holding, HoldingGroup, HoldingSums, Holdings, HoldingsAnswer,
-    HoldingsQuery,
+    HOLDING_GROUPS, HOLDINGS_MAX, HOLDINGS_TRAIL_NS, Holding, HoldingGroup, HoldingSums, Holdings,
+    HoldingsAnswer, HoldingsQuery,
 };
+pub use job_texts::{JobText, JobTexts, job_of};
 pub use ledger::{Ledger, NOBODY, ProcessOwner, RUN_HOLDER, Sharing, UNOBSERVED, holder_name, hour_of};
 pub use paced::StayFold;
 pub use rows::{RowsOfUse, UseColumns, use_columns};

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use axum::extract::State as Shared;
 use axum::http::HeaderMap;
-use gpuvitals_core::history::{History, Part, holdings};
+use gpuvitals_core::history::{History, Part, holdings, job_texts};
 use gpuvitals_core::integral::seconds;
 use gpuvitals_core::usage::{
     GpuUse, HOLDING_GROUPS, HOLDINGS_TRAIL_NS, Holding, HoldingGroup, HoldingSums, HoldingsAnswer,
@@ -28,8 +28,6 @@ use crate::error::{ApiError, ErrorBody};
 use crate::parameter::{self, Asked, Named, given};
 use told::{JobGroup, LABEL_GROUP, ToldJobs};
 
-/// Most rows of `gpu_usage` that are added up: 4,000 GPUs with ten holders an hour over a day.
-const ROWS_MAX: usize = 1_000_000;
 /// The order by what they are put together by.
 const BY_GROUP: &str = "group";
 
@@ -196,17 +194,10 @@ impl Ask for JobsAsk {
         let is_current = is_current(range.1, view.now_ns());
         let history = view.history.as_ref();
         let Part { answer: (mut held, check), missing } = self.held(history, range).await?;
-        let (page, told, unread) = if let JobGroup::Told(group) = &self.by {
-            let Part { answer: told, missing } = ToldJobs::of_range(history, range, view.now_ns()).await?;
-            let told = told.showing(&view.job_labels);
-            held.groups = group.put_together(held.groups, &told);
-            (self.page(&mut held), told, missing)
-        } else {
-            let page = self.page(&mut held);
-            let Part { answer: told, missing } =
-                ToldJobs::of_holders(history, &page.groups, range, view.now_ns()).await?;
-            (page, told.showing(&view.job_labels), missing)
-        };
+        let page = self.page(&mut held);
+        let Part { answer: told, missing: unread } =
+            ToldJobs::of_holders(history, &page.groups, range, view.now_ns()).await?;
+        let told = told.showing(&view.job_labels);
         view.render(ask::joined(missing, unread), move |view, _| {
             let until_ns = self.range.until_ns(view.now_ns(), USE_REUSED_NS);
             let JobsPage { groups, whole, total, pagination } = page;
@@ -261,9 +252,16 @@ impl JobsAsk {
             let check = self.is_checked.then(|| check(&nothing, &[]));
             return Ok(Part { answer: (nothing, check), missing });
         };
+        let Part { answer: told, missing: untold } = match self.by.told() {
+            Some(text) => {
+                let Part { answer, missing } = job_texts(history, text.clone(), (start_ns, end_ns)).await?;
+                Part { answer: Some(Arc::new(answer)), missing }
+            }
+            None => Part::default(),
+        };
         let query = HoldingsQuery { gpus: gpus.clone(), start_ns, end_ns, by: self.by.held(), holder: None };
-        let Part { answer: held, missing: unread } = holdings(history, query, ROWS_MAX).await?;
-        let missing = ask::joined(missing, unread);
+        let Part { answer: held, missing: unread } = holdings(history, query, told).await?;
+        let missing = ask::joined(ask::joined(missing, untold), unread);
         if !self.is_checked {
             return Ok(Part { answer: (held, None), missing });
         }
@@ -319,7 +317,7 @@ impl Ask for JobAsk {
         let by = HoldingGroup::Gpu;
         let query = HoldingsQuery { gpus: Vec::new(), start_ns, end_ns, by, holder: Some(self.holder()) };
         let Part { answer: HoldingsAnswer { mut groups, .. }, missing } =
-            holdings(view.history.as_ref(), query, ROWS_MAX).await?;
+            holdings(view.history.as_ref(), query, None).await?;
         groups.retain(|one| self.cluster.is_none() || one.cluster == self.cluster);
         let Some(whole) = together(&groups) else { return Err(ApiError::no_holder(&self.id, &missing)) };
         if groups.iter().any(|one| one.cluster != whole.cluster) {

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use super::buckets::Buckets;
 use super::error::QueryError;
@@ -11,15 +11,17 @@ use super::part::{Answered, Changes, Part};
 use super::query::{BucketQuery, Rows, RowsQuery};
 use super::selector::{Matcher, Selector, TextTest};
 use super::steps::TimeSteps;
-use super::sweep::{SWEPT_ROWS_MAX, TakeRows, too_many_rows};
+use super::sweep::{SWEPT_ROWS_MAX, TakeRows, ThreadSums, too_many_rows};
 use crate::usage::{
-    BatchJobs, GpuUse, Holdings, HoldingsAnswer, HoldingsQuery, RowsOfUse, USES_MAX, Usage, UseQuery,
-    hour_of, use_columns,
+    BatchJobs, GpuUse, HOLDINGS_MAX, Holdings, HoldingsAnswer, HoldingsQuery, JobText, JobTexts, RowsOfUse,
+    USES_MAX, Usage, UseQuery, hour_of, use_columns,
 };
 use crate::{Batch, Health, IdentityColumn, Table};
 
 /// Rows of a page that a history is asked for.
 const PAGE_ROWS: usize = 20_000;
+/// Most jobs of which a text is held: two months of 50,000 a day. Each takes a hundred bytes.
+const JOBS_MAX: usize = 3_000_000;
 
 /// Kept rows, to be asked. Answers take no thread of the caller's runtime, and every history bounds how many it works on
 /// at a time. Dropping an answer before it is there ends the work on it soon.
@@ -150,17 +152,17 @@ pub async fn use_of_rows(
     Ok(missing.map(|missing| Part { answer: usage.finish(), missing }))
 }
 
-/// What holders used in a range, by the rows of `gpu_usage`.
+/// What holders used in a range, by the rows of `gpu_usage`; with `told` holders are put together by what is told of jobs.
 ///
 /// # Errors
-/// When the range has no length, there are more rows than so many, or the history gives none.
+/// When the range has no length, there are more groups than [`HOLDINGS_MAX`], or the history gives no rows.
 pub async fn holdings(
     history: &(impl History + ?Sized),
     query: HoldingsQuery,
-    rows_max: usize,
+    told: Option<Arc<JobTexts>>,
 ) -> Result<Part<HoldingsAnswer>, QueryError> {
     check_use(&UseQuery::of(query.start_ns, query.end_ns))?;
-    let mut held = Holdings::of(&query);
+    let mut held = Holdings::of(&query, told.as_ref());
     let (from_ns, until_ns) = held.rows_ns();
     let of_holder = query.holding_text().map(|(column, text)| {
         let test = TextTest::Is(vec![Arc::from(text)]);
@@ -169,35 +171,86 @@ pub async fn holdings(
     let is_selected = of_holder.is_some();
     let rows = RowsQuery {
         selector: Selector::new(of_holder.into_iter().collect()).map_err(QueryError::failed)?,
-        gpus: query.gpus,
+        gpus: query.gpus.clone(),
         start_ns: Some(from_ns),
         end_ns: Some(until_ns),
         metrics: Some(Holdings::columns().map(str::to_owned).collect()),
         ..RowsQuery::of(Table::GpuUsage, 0)
     };
     let columns = rows.metrics.clone();
-    let taking = each_page(history, &rows, rows_max, |batch| {
+    let sums = Arc::new(ThreadSums::default());
+    let begin = move || Holdings::of(&query, told.as_ref());
+    let take = ThreadSums::taking(&sums, begin, |held: &mut Holdings, batch| {
         held.add(batch);
-        Ok(())
+        check_groups(held)
     });
-    let max = rows_max as u64;
-    let too_many = || QueryError::TooManyRows { rows: max.saturating_add(1), max };
-    let mut missing = taking.await?.ok_or_else(too_many)?;
+    let Part { mut missing, .. } = history.sweep(rows, take).await?;
+    for some in sums.all() {
+        held.and(some);
+        check_groups(&held)?;
+    }
     let (gpus, (from_ns, until_ns)) = held.last_rows();
     // Without a selector all rows were read.
     if is_selected && !gpus.is_empty() {
         let (start_ns, end_ns) = (Some(from_ns), Some(until_ns));
         let rows =
             RowsQuery { gpus, start_ns, end_ns, metrics: columns, ..RowsQuery::of(Table::GpuUsage, 0) };
-        let taking = each_page(history, &rows, rows_max, |batch| {
+        let taking = each_page(history, &rows, SWEPT_ROWS_MAX, |batch| {
             held.add_last(batch);
             Ok(())
         });
-        missing.extend(taking.await?.ok_or_else(too_many)?);
+        missing.extend(taking.await?.ok_or_else(too_many_rows)?);
         missing.sort_unstable();
         missing.dedup();
     }
     Ok(Part { answer: held.finish(), missing })
+}
+
+fn check_groups(held: &Holdings) -> Result<(), QueryError> {
+    let is_too_much = held.groups() > HOLDINGS_MAX;
+    if is_too_much { Err(QueryError::TooManyPoints { max: HOLDINGS_MAX as u64 }) } else { Ok(()) }
+}
+
+/// One text of each batch job of a range, by the rows of `jobs`. A history that keeps no such rows has none.
+///
+/// # Errors
+/// When there are more jobs than are held, or the history gives no rows.
+pub async fn job_texts(
+    history: &(impl History + ?Sized),
+    text: JobText,
+    (start_ns, end_ns): (i64, i64),
+) -> Result<Part<JobTexts>, QueryError> {
+    let rows = RowsQuery {
+        // Rows have the start of their hour.
+        start_ns: Some(hour_of(start_ns)),
+        end_ns: Some(end_ns),
+        metrics: Some(JobTexts::columns(&text).into_iter().map(str::to_owned).collect()),
+        ..RowsQuery::of(Table::Jobs, 0)
+    };
+    let mut texts = JobTexts::of(text.clone());
+    let found = Arc::new(ThreadSums::default());
+    let take = ThreadSums::taking(
+        &found,
+        move || JobTexts::of(text.clone()),
+        |texts: &mut JobTexts, batch| {
+            texts.add(batch);
+            check_jobs(texts)
+        },
+    );
+    let missing = match history.sweep(rows, take).await {
+        Err(QueryError::NotKept { .. }) => Vec::new(),
+        swept => swept?.missing,
+    };
+    for some in found.all() {
+        texts.and(some);
+        check_jobs(&texts)?;
+    }
+    Ok(Part { answer: texts, missing })
+}
+
+fn check_jobs(texts: &JobTexts) -> Result<(), QueryError> {
+    let is_too_much = texts.jobs() > JOBS_MAX;
+    if is_too_much { Err(QueryError::TooManyValues { max: JOBS_MAX as u64 }) } else { Ok(()) }
 }
 
 /// What is known of batch jobs by the rows of `jobs` in a range of time: of those with these numbers, without any of all. A history that
@@ -221,16 +274,24 @@ pub async fn batch_jobs(
         metrics: Some(BatchJobs::columns().map(str::to_owned).collect()),
         ..RowsQuery::of(Table::Jobs, 0)
     };
-    let mut jobs = BatchJobs::default();
-    let taking = each_page(history, &rows, rows_max, |batch| {
+    let joined = Arc::new(Mutex::new((BatchJobs::default(), 0_usize)));
+    let max = rows_max as u64;
+    let jobs = Arc::clone(&joined);
+    let take: TakeRows = Arc::new(move |batch: &Batch| {
+        let mut jobs = jobs.lock().unwrap_or_else(PoisonError::into_inner);
+        let (jobs, rows) = &mut *jobs;
+        *rows = rows.saturating_add(batch.rows());
+        if *rows > rows_max {
+            return Err(QueryError::TooManyRows { rows: max.saturating_add(1), max });
+        }
         jobs.add(batch);
         Ok(())
     });
-    let max = rows_max as u64;
-    let missing = match taking.await {
+    let missing = match history.sweep(rows, take).await {
         Err(QueryError::NotKept { .. }) => Vec::new(),
-        taken => taken?.ok_or(QueryError::TooManyRows { rows: max.saturating_add(1), max })?,
+        swept => swept?.missing,
     };
+    let (jobs, _) = std::mem::take(&mut *joined.lock().unwrap_or_else(PoisonError::into_inner));
     Ok(Part { answer: jobs, missing })
 }
 

@@ -15,7 +15,7 @@ use crate::{Batch, IdentityColumn};
 /// Rows of a job that runs come every ten minutes: of one that nobody has told of for so long it is not known whether it runs.
 const TOLD_AGAIN_NS: i64 = 30 * MINUTE_NS;
 /// The step of rows about a job as a whole.
-const WHOLE: &str = "whole";
+pub(super) const WHOLE: &str = "whole";
 /// Who tells of all hosts of a job.
 const CONTROLLER: &str = "controller";
 /// The columns of texts of which the newest counts, whoever tells it, in the order of [`BatchJob::texts`].
@@ -85,7 +85,7 @@ impl BatchJob {
 }
 
 /// Labels, key and value, of the text in which rows have them.
-fn pairs(labels: &str) -> impl Iterator<Item = (&str, &str)> {
+pub(super) fn pairs(labels: &str) -> impl Iterator<Item = (&str, &str)> {
     labels.split(',').filter_map(|pair| pair.split_once('='))
 }
 
@@ -207,18 +207,19 @@ impl BatchJobs {
 }
 
 impl JoinedJob {
+    /// Of one instant what comes last in order counts, so that the order of the rows is of no matter.
     fn add(&mut self, columns: &JobColumns<'_>, row: usize, as_of_ns: i64) {
         for (newest, texts) in self.texts.iter_mut().zip(columns.texts) {
             if let Some(text) = told(texts, row)
-                && newest.as_ref().is_none_or(|(since_ns, _)| as_of_ns >= *since_ns)
+                && newest
+                    .as_ref()
+                    .is_none_or(|(since_ns, known)| (as_of_ns, text) > (*since_ns, known.as_ref()))
             {
                 *newest = Some((as_of_ns, Arc::from(text)));
             }
         }
-        if let Some(uid) = whole_number(columns.uid, row)
-            && self.uid.is_none_or(|(since_ns, _)| as_of_ns >= since_ns)
-        {
-            self.uid = Some((as_of_ns, uid));
+        if let Some(uid) = whole_number(columns.uid, row) {
+            self.uid = self.uid.max(Some((as_of_ns, uid)));
         }
         let span = JobSpan {
             as_of_ns,

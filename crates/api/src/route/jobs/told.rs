@@ -1,16 +1,12 @@
-//! What is told of batch jobs beside what they used: who ran them, and by whom they are put together.
+//! What is told of batch jobs beside what they used, and by what holders are put together.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 
 use gpuvitals_core::history::{History, Part, QueryError, batch_jobs};
-use gpuvitals_core::usage::{BatchJob, BatchJobs, Holding, HoldingGroup, RUN_HOLDER};
+use gpuvitals_core::usage::{BatchJob, BatchJobs, Holding, HoldingGroup, JobText, job_of};
 
 /// Most rows of `jobs` that are joined.
 const ROWS_MAX: usize = 1_000_000;
-/// What a holder begins with that is a batch job, or a user.
-const JOB_HOLDER: &str = "job:";
-const USER_HOLDER: &str = "user:";
 
 /// What a group is called that is put together by a label, before the label's key.
 pub(super) const LABEL_GROUP: &str = "label:";
@@ -24,28 +20,18 @@ pub(super) enum JobGroup {
     /// What the rows of `gpu_usage` know.
     Held(HoldingGroup),
     /// What the rows of `jobs` know.
-    Told(ToldGroup),
-}
-
-/// What is told of a job, by which holders are put together.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum ToldGroup {
-    User,
-    Account,
-    Queue,
-    /// A label of this key.
-    Label(Arc<str>),
+    Told(JobText),
 }
 
 impl JobGroup {
     /// The group of that name.
     pub(super) fn by_name(name: &str) -> Option<Self> {
         Some(match name {
-            "user" => Self::Told(ToldGroup::User),
-            "account" => Self::Told(ToldGroup::Account),
-            "queue" => Self::Told(ToldGroup::Queue),
+            "user" => Self::Told(JobText::User),
+            "account" => Self::Told(JobText::Account),
+            "queue" => Self::Told(JobText::Queue),
             name => match name.strip_prefix(LABEL_GROUP) {
-                Some(key) => Self::Told(ToldGroup::Label(key.into())),
+                Some(key) => Self::Told(JobText::Label(key.into())),
                 None => Self::Held(HoldingGroup::by_name(name)?),
             },
         })
@@ -58,46 +44,13 @@ impl JobGroup {
             Self::Told(_) => HoldingGroup::Holder,
         }
     }
-}
 
-impl ToldGroup {
-    /// Puts holders together, whoever held most first.
-    pub(super) fn put_together(&self, holders: Vec<Holding>, told: &ToldJobs) -> Vec<Holding> {
-        let mut groups: HashMap<Option<Arc<str>>, Holding> = HashMap::new();
-        for holder in holders {
-            let group = self.group_of(&holder, told);
-            let one = Holding { group: group.clone(), ..holder };
-            if let Some(others) = groups.get_mut(&group) {
-                others.and(&one);
-            } else {
-                groups.insert(group, one);
-            }
+    /// By what is told of jobs, if it is that.
+    pub(super) fn told(&self) -> Option<&JobText> {
+        match self {
+            Self::Held(_) => None,
+            Self::Told(text) => Some(text),
         }
-        let mut groups: Vec<Holding> = groups.into_values().collect();
-        groups.sort_by(|one, other| {
-            let most = other.sums.held_s.total_cmp(&one.sums.held_s);
-            most.then_with(|| one.group.cmp(&other.group))
-        });
-        groups
-    }
-
-    fn group_of(&self, holder: &Holding, told: &ToldJobs) -> Option<Arc<str>> {
-        if *self == Self::User
-            && let Some(user) = holder.holder.as_deref().and_then(|holder| holder.strip_prefix(USER_HOLDER))
-        {
-            return Some(Arc::from(user));
-        }
-        let job = told.of(holder)?;
-        let text = match self {
-            Self::User => job.user(),
-            Self::Account => job.account(),
-            Self::Queue => job.queue(),
-            Self::Label(key) => {
-                let mut labels = job.labels();
-                return labels.find(|(known, _)| **known == **key).map(|(_, value)| Arc::from(value));
-            }
-        };
-        text.cloned()
     }
 }
 
@@ -117,18 +70,6 @@ impl ToldJobs {
         Self { labels: Arc::clone(labels), ..self }
     }
 
-    /// Of all jobs of a range.
-    ///
-    /// # Errors
-    /// When there are too many rows of them, or the history gives none.
-    pub(super) async fn of_range(
-        history: &dyn History,
-        range: (i64, i64),
-        now_ns: i64,
-    ) -> Result<Part<Self>, QueryError> {
-        Self::asked(history, Vec::new(), range, now_ns).await
-    }
-
     /// Of the jobs among these holders. Where there are too many rows of them, or these are away, nothing is told and that is missing:
     /// what holders used is known without.
     ///
@@ -140,7 +81,7 @@ impl ToldJobs {
         range: (i64, i64),
         now_ns: i64,
     ) -> Result<Part<Self>, QueryError> {
-        let mut ids: Vec<Arc<str>> = holders.iter().filter_map(job_of).map(Arc::from).collect();
+        let mut ids: Vec<Arc<str>> = holders.iter().filter_map(job_in).map(Arc::from).collect();
         ids.sort_unstable();
         ids.dedup();
         if ids.is_empty() {
@@ -169,14 +110,12 @@ impl ToldJobs {
 
     /// Of the job that this is about alone; none: nothing, or it is none.
     pub(super) fn of(&self, holder: &Holding) -> Option<BatchJob> {
-        let job = self.jobs.get(holder.cluster.as_deref(), job_of(holder)?, self.at_ns)?;
+        let job = self.jobs.get(holder.cluster.as_deref(), job_in(holder)?, self.at_ns)?;
         Some(job.with_labels(&self.labels))
     }
 }
 
 /// What the rows of `jobs` call the batch job or recording that this is about alone.
-fn job_of(holding: &Holding) -> Option<&str> {
-    let holder = holding.holder.as_deref()?;
-    let is_run = holder.starts_with(RUN_HOLDER);
-    if is_run { Some(holder) } else { holder.strip_prefix(JOB_HOLDER) }
+fn job_in(holding: &Holding) -> Option<&str> {
+    job_of(holding.holder.as_deref()?)
 }

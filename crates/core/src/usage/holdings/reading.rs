@@ -1,0 +1,283 @@
+//! The rows of a batch of `gpu_usage`. Texts are looked at once for all rows that have the same ones: of a month of a large fleet there are
+//! millions.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use arrow_array::DictionaryArray;
+use arrow_array::cast::AsArray;
+use arrow_array::types::Int32Type;
+use foldhash::fast::RandomState;
+
+use super::answer::{HoldingGroup, HoldingSums};
+use super::totals::{CountsTo, GroupKey, HeldGroup, HeldRow, Holdings};
+use crate::batch::{MetricColumn, Value, numbers, text_at};
+use crate::time::{self, DAY_NS, HOUR_NS};
+use crate::usage::holders::HOLDING;
+use crate::usage::ledger::{EQUAL, EXCLUSIVE, NOBODY, OCCUPANCY, PROCESS_TIME, UNOBSERVED};
+use crate::{Batch, IdentityColumn};
+
+/// The columns of numbers that are read, in the order of [`HoldingSums::of_row`].
+const NUMBERS: [&str; 10] = [
+    "held_ns",
+    "known_ns",
+    "busy_ns",
+    "idle_ns",
+    "throttled_ns",
+    "used_mj",
+    "idle_mj",
+    "power_max_w",
+    "temperature_max_c",
+    "memory_max_mb",
+];
+/// The columns that say which GPU a row is about and where that is: all but those of its holder.
+const PLACE: [IdentityColumn; 10] = [
+    IdentityColumn::Cluster,
+    IdentityColumn::Node,
+    IdentityColumn::Uuid,
+    IdentityColumn::Vendor,
+    IdentityColumn::Model,
+    IdentityColumn::Pci,
+    IdentityColumn::Partition,
+    IdentityColumn::Driver,
+    IdentityColumn::Vbios,
+    IdentityColumn::Source,
+];
+
+/// A column of texts.
+type Texts<'a> = Option<&'a DictionaryArray<Int32Type>>;
+
+/// The columns of a batch.
+struct HeldColumns<'a> {
+    holder: Texts<'a>,
+    share: Texts<'a>,
+    cluster: Texts<'a>,
+    names: [Texts<'a>; HOLDING.len()],
+    place: [Texts<'a>; PLACE.len()],
+    as_of_ns: Option<MetricColumn<'a>>,
+    numbers: [Option<MetricColumn<'a>>; NUMBERS.len()],
+}
+
+/// By the texts of a row, as numbers of each column, to whom it counts.
+#[derive(Debug, PartialEq, Eq, Hash)]
+struct HolderCodes {
+    holder: Option<usize>,
+    cluster: Option<usize>,
+    names: [Option<usize>; HOLDING.len()],
+    /// What else tells its group apart.
+    part: i64,
+}
+
+/// A batch whose rows are added to sums.
+struct HeldRows<'a> {
+    held: &'a mut Holdings,
+    batch: &'a Batch,
+    columns: HeldColumns<'a>,
+    /// The column whose texts are the groups, if these are of one.
+    group: Texts<'a>,
+    places: HashMap<PlaceCodes, Option<u32>, RandomState>,
+    /// The place of the row before.
+    last_place: Option<(PlaceCodes, Option<u32>)>,
+    holders: HashMap<HolderCodes, Option<CountsTo>, RandomState>,
+}
+
+type PlaceCodes = [Option<usize>; PLACE.len()];
+
+impl Holdings {
+    /// The columns of `gpu_usage` that are added up; who has the GPU, and which, is read with them.
+    pub fn columns() -> impl Iterator<Item = &'static str> {
+        ["holder", "share", "run", "as_of_ns"].into_iter().chain(NUMBERS)
+    }
+
+    /// Adds rows, each of its key once.
+    pub fn add(&mut self, batch: &Batch) {
+        let mut rows = HeldRows::of(self, batch);
+        for (row, &hour_ns) in batch.timestamps().iter().enumerate() {
+            if let Some(row) = rows.row(row, hour_ns) {
+                rows.held.add_row(&row);
+            }
+        }
+    }
+
+    /// Takes these rows: of a holder whose GPU somebody else has by a later one, it is known that it has lost it.
+    pub fn add_last(&mut self, batch: &Batch) {
+        let columns = HeldColumns::of(batch);
+        for row in 0..batch.rows() {
+            let is_seen = held_text(columns.holder, row).is_some_and(|holder| holder != UNOBSERVED);
+            let last = columns.as_of_ns(row).zip(batch.identity(row).key()).filter(|_| is_seen);
+            if let Some((as_of_ns, gpu)) = last {
+                let gpu = self.gpu(gpu);
+                self.note_last(gpu, as_of_ns);
+            }
+        }
+    }
+}
+
+impl<'a> HeldColumns<'a> {
+    fn of(batch: &'a Batch) -> Self {
+        let column = |name: &str| batch.records().column_by_name(name);
+        let text = |name: &str| column(name).and_then(|column| column.as_dictionary_opt::<Int32Type>());
+        let number = |name: &str| column(name).and_then(numbers);
+        Self {
+            holder: text("holder"),
+            share: text("share"),
+            cluster: batch.identity_column(IdentityColumn::Cluster),
+            names: HOLDING.map(|column| batch.identity_column(column)),
+            place: PLACE.map(|column| batch.identity_column(column)),
+            as_of_ns: number("as_of_ns"),
+            numbers: NUMBERS.map(number),
+        }
+    }
+
+    fn as_of_ns(&self, row: usize) -> Option<i64> {
+        match self.as_of_ns?.value(row)? {
+            Value::Int(as_of_ns) => Some(as_of_ns),
+            Value::Float32(_) | Value::Float(_) => None,
+        }
+    }
+
+    fn numbers(&self, row: usize) -> [Option<f64>; NUMBERS.len()] {
+        self.numbers.map(|column| column?.value(row).map(Value::as_f64))
+    }
+}
+
+impl<'a> HeldRows<'a> {
+    /// A batch of rows that are added to these.
+    fn of(held: &'a mut Holdings, batch: &'a Batch) -> Self {
+        let group = match held.by {
+            HoldingGroup::Identity(column) => batch.identity_column(column),
+            HoldingGroup::Holder | HoldingGroup::Gpu | HoldingGroup::Day => None,
+        };
+        Self {
+            held,
+            batch,
+            columns: HeldColumns::of(batch),
+            group,
+            places: HashMap::default(),
+            last_place: None,
+            holders: HashMap::default(),
+        }
+    }
+
+    /// A row, as far as it counts.
+    fn row(&mut self, row: usize, hour_ns: i64) -> Option<HeldRow> {
+        let as_of_ns = self.columns.as_of_ns(row)?;
+        let until_ns = hour_ns.saturating_add(HOUR_NS).min(as_of_ns);
+        let part = self.held.part_of((hour_ns, until_ns))?;
+        let place = self.place(row)?;
+        let to = self.counts_to(row, hour_ns, place)?;
+        let share = held_text(self.columns.share, row).unwrap_or(EXCLUSIVE);
+        let is_shared = [EQUAL, PROCESS_TIME, OCCUPANCY].contains(&share);
+        let sums = HoldingSums::of_row(self.columns.numbers(row), part, is_shared);
+        Some(HeldRow { place, to, as_of_ns, is_exclusive: share == EXCLUSIVE, sums })
+    }
+
+    fn place(&mut self, row: usize) -> Option<u32> {
+        let codes: PlaceCodes = self.columns.place.map(|texts| texts?.key(row));
+        if let Some((last, place)) = self.last_place
+            && last == codes
+        {
+            return place;
+        }
+        let Self { held, batch, places, .. } = self;
+        let place = *places.entry(codes).or_insert_with(|| held.place(&batch.identity(row)));
+        self.last_place = Some((codes, place));
+        place
+    }
+
+    /// To whom a row counts; none: it names no holder.
+    fn counts_to(&mut self, row: usize, hour_ns: i64, place: u32) -> Option<CountsTo> {
+        let code = |texts: Texts<'_>| texts?.key(row);
+        let part = match self.held.by {
+            HoldingGroup::Holder => 0,
+            HoldingGroup::Gpu => i64::from(place),
+            HoldingGroup::Identity(_) => {
+                code(self.group).and_then(|code| i64::try_from(code).ok()).unwrap_or(-1)
+            }
+            HoldingGroup::Day => hour_ns.div_euclid(DAY_NS),
+        };
+        let codes = HolderCodes {
+            holder: code(self.columns.holder),
+            cluster: code(self.columns.cluster),
+            names: self.columns.names.map(code),
+            part,
+        };
+        if let Some(known) = self.holders.get(&codes) {
+            return *known;
+        }
+        let to = self.find(row, hour_ns, place);
+        self.holders.insert(codes, to);
+        to
+    }
+
+    fn find(&mut self, row: usize, hour_ns: i64, place: u32) -> Option<CountsTo> {
+        let holder = held_text(self.columns.holder, row)?;
+        let is_asked = self.held.holder.as_deref().is_none_or(|asked| asked == holder);
+        match holder {
+            UNOBSERVED => return Some(CountsTo::Unobserved),
+            NOBODY => return Some(CountsTo::Nobody),
+            _ if !is_asked => return Some(CountsTo::Others),
+            _ => {}
+        }
+        // An empty text is none, as in an identity.
+        let text = |texts| held_text(texts, row).filter(|text| !text.is_empty());
+        let cluster = text(self.columns.cluster);
+        let key: GroupKey = match (self.held.by, &self.held.told) {
+            (HoldingGroup::Holder, Some(told)) => (None, told.group(cluster, holder)),
+            (HoldingGroup::Holder, None) => (cluster.map(Arc::from), Some(Arc::from(holder))),
+            (HoldingGroup::Gpu, _) => (None, self.held.key_of(place).cloned()),
+            (HoldingGroup::Identity(_), _) => (None, text(self.group).map(Arc::from)),
+            (HoldingGroup::Day, _) => (None, Some(day_of(hour_ns))),
+        };
+        let names = self.columns.names.map(text);
+        let new = |key: &GroupKey| HeldGroup::first(key.clone(), Some(Arc::from(holder)), names);
+        let group = self.held.groups.number(key, new);
+        self.held.groups.get_mut(group)?.keep_same(Some(holder), names);
+        Some(CountsTo::Group(group))
+    }
+}
+
+impl HoldingSums {
+    /// So much of the numbers of a row.
+    fn of_row(numbers: [Option<f64>; NUMBERS.len()], part: f64, is_shared: bool) -> Self {
+        let [
+            held,
+            known,
+            busy,
+            idle,
+            throttled,
+            used,
+            used_idle,
+            power_max_w,
+            temperature_max_c,
+            memory_max_mb,
+        ] = numbers;
+        let scaled = |number: Option<f64>, unit: f64| number.map(|number| number * unit * part);
+        let held_s = scaled(held, 1e-9).unwrap_or(0.0);
+        let busy_s = scaled(busy, 1e-9);
+        Self {
+            held_s,
+            shared_s: if is_shared { held_s } else { 0.0 },
+            busy_s,
+            wasted_s: scaled(known, 1e-9).zip(busy_s).map(|(known_s, busy_s)| known_s - busy_s),
+            idle_s: scaled(idle, 1e-9),
+            throttled_s: scaled(throttled, 1e-9),
+            joules: scaled(used, 1e-3),
+            idle_joules: scaled(used_idle, 1e-3),
+            power_max_w,
+            temperature_max_c,
+            memory_max_mb,
+            interpolated_s: if part < 1.0 { held_s } else { 0.0 },
+        }
+    }
+}
+
+/// The day of an hour: `2026-11-20`.
+fn day_of(hour_ns: i64) -> Arc<str> {
+    let text = time::format(hour_ns.div_euclid(DAY_NS).saturating_mul(DAY_NS));
+    text.split('T').next().unwrap_or_default().into()
+}
+
+fn held_text(texts: Texts<'_>, row: usize) -> Option<&str> {
+    text_at(texts?, row)
+}
