@@ -19,7 +19,9 @@ use crate::usage::{
 use crate::{Batch, Health, IdentityColumn, Table};
 
 /// Rows of a page that a history is asked for.
-const PAGE_ROWS: usize = 20_000;
+pub(super) const PAGE_ROWS: usize = 20_000;
+/// Rows of a page that is one of very many: each costs a look at the keys of others.
+const SWEPT_PAGE_ROWS: usize = 100_000;
 /// Most jobs of which a text is held: two months of 50,000 a day. Each takes a hundred bytes.
 const JOBS_MAX: usize = 3_000_000;
 
@@ -70,20 +72,20 @@ pub struct HistoryStats {
     pub own: serde_json::Value,
 }
 
-/// Takes all rows that a question is about, in the order of time, and says what is missing; none if there are more rows than so
-/// many. The question's page and limit do not count.
+/// Takes all rows that a question is about, in the order of time, so many a page, and says what is missing; none if there are more rows
+/// than so many. The question's page and limit do not count.
 ///
 /// # Errors
 /// When the history gives no rows, or `take` refuses some.
 pub(crate) async fn each_page(
     history: &(impl History + ?Sized),
     query: &RowsQuery,
-    rows_max: usize,
+    (page_rows, rows_max): (usize, usize),
     mut take: impl FnMut(&Batch) -> Result<(), QueryError>,
 ) -> Result<Option<Vec<String>>, QueryError> {
     let (mut after, mut read, mut missing) = (None, 0_usize, BTreeSet::new());
     loop {
-        let page = RowsQuery { after: after.take(), limit: PAGE_ROWS, ..query.clone() };
+        let page = RowsQuery { after: after.take(), limit: page_rows, ..query.clone() };
         let Part { answer: rows, missing: unread } = history.rows(page).await?;
         missing.extend(unread);
         after = rows.end();
@@ -93,7 +95,7 @@ pub(crate) async fn each_page(
             return Ok(None);
         }
         rows.batch.iter().try_for_each(&mut take)?;
-        if found < PAGE_ROWS {
+        if found < page_rows {
             return Ok(Some(missing.into_iter().collect()));
         }
     }
@@ -108,7 +110,7 @@ async fn sweep_by_pages(
     query: RowsQuery,
     take: TakeRows,
 ) -> Result<Part<()>, QueryError> {
-    let taking = each_page(history, &query, SWEPT_ROWS_MAX, |batch| take(batch));
+    let taking = each_page(history, &query, (SWEPT_PAGE_ROWS, SWEPT_ROWS_MAX), |batch| take(batch));
     let missing = taking.await?.ok_or_else(too_many_rows)?;
     Ok(Part { answer: (), missing })
 }
@@ -144,7 +146,7 @@ pub async fn use_of_rows(
         end_ns: Some(query.end_ns),
         ..RowsQuery::of(Table::GpuEvents, 0)
     };
-    let taking = each_page(history, &rows, rows_max, |batch| {
+    let taking = each_page(history, &rows, (PAGE_ROWS, rows_max), |batch| {
         rows_of_use.add(&mut usage, batch.records()).map_err(QueryError::failed)?;
         check_uses(&usage)
     });
@@ -195,7 +197,7 @@ pub async fn holdings(
         let (start_ns, end_ns) = (Some(from_ns), Some(until_ns));
         let rows =
             RowsQuery { gpus, start_ns, end_ns, metrics: columns, ..RowsQuery::of(Table::GpuUsage, 0) };
-        let taking = each_page(history, &rows, SWEPT_ROWS_MAX, |batch| {
+        let taking = each_page(history, &rows, (PAGE_ROWS, SWEPT_ROWS_MAX), |batch| {
             held.add_last(batch);
             Ok(())
         });

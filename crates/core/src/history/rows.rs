@@ -1,6 +1,6 @@
 //! Questions that are put in parts: rows page by page, steps of time by GPUs and ranges.
 
-use super::asked::{History, each_page};
+use super::asked::{History, PAGE_ROWS, each_page};
 use super::tally::{StepGrid, Tally, labels};
 use super::{BucketQuery, Buckets, Part, QueryError, RowsQuery};
 use crate::batch::RowKeys;
@@ -25,7 +25,7 @@ pub async fn buckets_of_rows(
         metrics: Some(query.metrics.iter().map(|metric| metric.metric().column.to_owned()).collect()),
         ..RowsQuery::of(query.table, 0)
     };
-    let taking = each_page(history, &rows, rows_max, |batch| {
+    let taking = each_page(history, &rows, (PAGE_ROWS, rows_max), |batch| {
         let keys = RowKeys::of(batch.records(), query.table).map_err(QueryError::failed)?;
         let labels = labels(batch.records(), query, keys);
         tally.add(batch.records(), &labels, &grid, &[])?;

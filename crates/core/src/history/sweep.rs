@@ -5,8 +5,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use super::error::QueryError;
 use crate::Batch;
 
-/// Most rows that are given by pages, of which each is put in order: 4,000 GPUs with ten holders an hour over a day.
-pub const SWEPT_ROWS_MAX: usize = 1_000_000;
+/// Most rows that are given by pages, of which each is put in order: 4,000 GPUs with ten holders an hour over two days. They take seconds.
+pub const SWEPT_ROWS_MAX: usize = 2_000_000;
 
 /// Takes rows, some at a time, and on several threads at once. An error ends the sweep.
 pub type TakeRows = Arc<dyn Fn(&Batch) -> Result<(), QueryError> + Send + Sync>;

@@ -58,12 +58,12 @@ struct HeldColumns<'a> {
     numbers: [Option<MetricColumn<'a>>; NUMBERS.len()],
 }
 
-/// By the texts of a row, as numbers of each column, to whom it counts.
+/// What tells apart to whom rows count, by the places of their texts in their columns.
 #[derive(Debug, PartialEq, Eq, Hash)]
 struct HolderCodes {
-    holder: Option<usize>,
-    cluster: Option<usize>,
-    names: [Option<usize>; HOLDING.len()],
+    holder: u32,
+    cluster: u32,
+    names: [u32; HOLDING.len()],
     /// What else tells its group apart.
     part: i64,
 }
@@ -81,7 +81,14 @@ struct HeldRows<'a> {
     holders: HashMap<HolderCodes, Option<CountsTo>, RandomState>,
 }
 
-type PlaceCodes = [Option<usize>; PLACE.len()];
+/// The places of the texts of a row in the columns of [`PLACE`].
+type PlaceCodes = [u32; PLACE.len()];
+
+/// The place of a row's text in its column; a row without one has a place that no text has.
+fn code(texts: Texts<'_>, row: usize) -> u32 {
+    let place = texts.and_then(|texts| texts.key(row));
+    place.and_then(|place| u32::try_from(place).ok()).unwrap_or(u32::MAX)
+}
 
 impl Holdings {
     /// The columns of `gpu_usage` that are added up; who has the GPU, and which, is read with them.
@@ -173,7 +180,7 @@ impl<'a> HeldRows<'a> {
     }
 
     fn place(&mut self, row: usize) -> Option<u32> {
-        let codes: PlaceCodes = self.columns.place.map(|texts| texts?.key(row));
+        let codes: PlaceCodes = self.columns.place.map(|texts| code(texts, row));
         if let Some((last, place)) = self.last_place
             && last == codes
         {
@@ -187,21 +194,15 @@ impl<'a> HeldRows<'a> {
 
     /// To whom a row counts; none: it names no holder.
     fn counts_to(&mut self, row: usize, hour_ns: i64, place: u32) -> Option<CountsTo> {
-        let code = |texts: Texts<'_>| texts?.key(row);
         let part = match self.held.by {
             HoldingGroup::Holder => 0,
             HoldingGroup::Gpu => i64::from(place),
-            HoldingGroup::Identity(_) => {
-                code(self.group).and_then(|code| i64::try_from(code).ok()).unwrap_or(-1)
-            }
+            HoldingGroup::Identity(_) => i64::from(code(self.group, row)),
             HoldingGroup::Day => hour_ns.div_euclid(DAY_NS),
         };
-        let codes = HolderCodes {
-            holder: code(self.columns.holder),
-            cluster: code(self.columns.cluster),
-            names: self.columns.names.map(code),
-            part,
-        };
+        let HeldColumns { holder, cluster, names, .. } = &self.columns;
+        let names = names.map(|texts| code(texts, row));
+        let codes = HolderCodes { holder: code(*holder, row), cluster: code(*cluster, row), names, part };
         if let Some(known) = self.holders.get(&codes) {
             return *known;
         }
