@@ -187,7 +187,9 @@ pub async fn holdings(
         check_groups(held)
     });
     let Part { mut missing, .. } = history.sweep(rows, take).await?;
-    for some in sums.all() {
+    let mut sums = sums.all().into_iter();
+    held = sums.next().unwrap_or(held);
+    for some in sums {
         held.and(some);
         check_groups(&held)?;
     }
@@ -243,7 +245,9 @@ pub async fn job_texts(
         Err(QueryError::NotKept { .. }) => Vec::new(),
         swept => swept?.missing,
     };
-    for some in found.all() {
+    let mut found = found.all().into_iter();
+    texts = found.next().unwrap_or(texts);
+    for some in found {
         texts.and(some);
         check_jobs(&texts)?;
     }

@@ -4,9 +4,9 @@ use std::cmp::Ordering;
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use arrow_array::DictionaryArray;
 use arrow_array::cast::AsArray;
 use arrow_array::types::Int32Type;
+use arrow_array::{Array as _, DictionaryArray};
 use foldhash::fast::RandomState;
 
 use super::batch_jobs::{WHOLE, pairs};

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use gpuvitals_core::batch::Value;
 use gpuvitals_core::energy::EnergySource;
-use gpuvitals_core::history::{History, use_of_history};
-use gpuvitals_core::usage::{GpuUse, Holder, UseDetail, UseQuery};
+use gpuvitals_core::history::{History, holdings, job_texts, use_of_history};
+use gpuvitals_core::usage::{GpuUse, Holder, HoldingGroup, HoldingsQuery, JobText, UseDetail, UseQuery};
 use gpuvitals_core::{Batch, BatchBuilder, Identity, IdentityColumn, MetricId, Origin, Table};
 use gpuvitals_store::{Store, StoreConfig};
 
@@ -259,4 +259,62 @@ async fn rows_that_are_read_in_pieces_are_of_the_gpus_asked_for() {
         found.iter().map(|one| (one.gpu.as_ref(), one.held.seconds, one.held.joules)).collect();
     let seconds = (ROWS - 1) as f64;
     assert_eq!(sums, ["GPU-a", "GPU-c"].map(|gpu| (gpu, seconds, Some(100.0 * seconds))));
+}
+
+/// What two jobs held of three GPUs in an hour, and whose they are, as it was known after so many minutes.
+fn known_after(minutes: i64, user: &str) -> Vec<Batch> {
+    let (mut used, mut told) = (BatchBuilder::new(Table::GpuUsage), BatchBuilder::new(Table::Jobs));
+    let (as_of_ns, held_ns) = (HOUR + minutes * 60 * SECOND, minutes * 60 * SECOND);
+    for (gpu, job) in [("GPU-a", "7"), ("GPU-b", "7"), ("GPU-c", "8")] {
+        let identity = Identity::default().with(IdentityColumn::Uuid, gpu);
+        let identity = used.intern(&identity.and_then(|it| it.with(IdentityColumn::Job, job)).unwrap());
+        let row = used.row(HOUR, identity);
+        for (column, text) in [("holder", format!("job:{job}").as_str()), ("share", "exclusive")] {
+            used.set_extra_text(row, column, text).unwrap();
+        }
+        for (column, number) in [("run", 1), ("as_of_ns", as_of_ns), ("held_ns", held_ns)] {
+            used.set_extra(row, column, Value::Int(number)).unwrap();
+        }
+        let host = told.intern(&Identity::default().with(IdentityColumn::Node, "node-1").unwrap());
+        let row = told.row(HOUR, host);
+        for (column, text) in [("job_id", job), ("step", "whole"), ("told_by", "prolog"), ("job_user", user)]
+        {
+            told.set_extra_text(row, column, text).unwrap();
+        }
+        told.set_extra(row, "as_of_ns", Value::Int(as_of_ns)).unwrap();
+    }
+    [used, told].into_iter().filter_map(|mut builder| builder.finish(Origin::default(), 0)).collect()
+}
+
+#[tokio::test]
+async fn what_was_held_counts_once_wherever_the_versions_of_a_row_lie() {
+    let dir = tempfile::tempdir().unwrap();
+    let (store, _) = Store::open(quiet(dir.path())).unwrap();
+    for (minutes, user) in [(20, "old"), (60, "kim"), (40, "late")] {
+        // The last ones stay in memory.
+        store.flush().await.unwrap();
+        store.append(known_after(minutes, user)).await.unwrap();
+    }
+    let (start_ns, end_ns) = (HOUR, HOUR + 3_600 * SECOND);
+    for is_merged in [false, true] {
+        if is_merged {
+            store.flush().await.unwrap();
+            store.compact().await.unwrap();
+        }
+        let users = job_texts(&store, JobText::User, (start_ns, end_ns)).await.unwrap();
+        for (told, wanted) in [
+            (None, vec![("job:7", 7_200.0, 2), ("job:8", 3_600.0, 1)]),
+            (Some(Arc::new(users.answer)), vec![("kim", 10_800.0, 3)]),
+        ] {
+            let by = HoldingGroup::Holder;
+            let query = HoldingsQuery { gpus: Vec::new(), start_ns, end_ns, by, holder: None };
+            let found = holdings(&store, query, told).await.unwrap();
+            assert_eq!(found.missing, Vec::<String>::new());
+            let groups = found.answer.groups.iter();
+            let groups: Vec<_> = groups
+                .map(|one| (one.group.as_deref().unwrap(), one.sums.held_s.round(), one.gpus.len()))
+                .collect();
+            assert_eq!(groups, wanted, "merged: {is_merged}");
+        }
+    }
 }
