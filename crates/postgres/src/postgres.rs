@@ -8,7 +8,7 @@ use gpuvitals_core::batch::RowKeys;
 use gpuvitals_core::figures::Family;
 use gpuvitals_core::history::{
     Answered, BucketQuery, Buckets, ChangeFeed, Changes, Fleet, FleetBounds, History, HistoryStats,
-    LiveFleet, Part, QueryError, Rows, RowsQuery,
+    LiveFleet, Part, QueryError, Rows, RowsQuery, TakeRows,
 };
 use gpuvitals_core::merge::Overwritten;
 use gpuvitals_core::ports::{Answer, Sink, SinkError};
@@ -350,6 +350,17 @@ impl History for Postgres {
             drop(moment);
             lease.give_back();
             Ok(Part::whole(rows))
+        }))
+    }
+
+    fn sweep(&self, query: RowsQuery, take: TakeRows) -> Answered<'_, ()> {
+        Box::pin(self.0.read(async move {
+            let mut lease = self.0.lease(Purpose::Question).await?;
+            let moment = lease.moment().await?;
+            read::sweep(&moment, &self.0.names, &query, &take).await?;
+            drop(moment);
+            lease.give_back();
+            Ok(Part::whole(()))
         }))
     }
 

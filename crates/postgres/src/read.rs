@@ -5,11 +5,11 @@ use std::time::Duration;
 
 use gpuvitals_core::batch::{BatchBuilder, RowId, TIMESTAMP_COLUMN, Value};
 use gpuvitals_core::catalogue::{ColumnType, by_column};
-use gpuvitals_core::history::{QueryError, Rows, RowsQuery};
+use gpuvitals_core::history::{QueryError, Rows, RowsQuery, TakeRows};
 use gpuvitals_core::{Batch, Identity, Origin, Table, ValueError};
 use tokio_postgres::error::SqlState;
 use tokio_postgres::types::ToSql;
-use tokio_postgres::{Row, Transaction};
+use tokio_postgres::{Portal, Row, Transaction};
 
 use crate::condition::{self, Condition, Scope};
 use crate::error::PostgresError;
@@ -24,6 +24,8 @@ const COUNTED_MAX: i64 = 1_000_000;
 const COUNTED_WITHIN: Duration = Duration::from_secs(2);
 /// Rows that are held as the server sent them.
 const ROWS_AT_ONCE: i32 = 500;
+/// Rows of a batch of very many, each of which is given at once.
+const SWEPT_ROWS: usize = 20_000;
 /// Newest rows of a GPU in which its latest values are looked for.
 const LATEST_ROWS: usize = 256;
 /// GPUs whose latest values are read at once.
@@ -38,26 +40,15 @@ pub(crate) async fn rows(
     names: &Names,
     query: &RowsQuery,
 ) -> Result<Rows, QueryError> {
-    let (start_ns, end_ns) = (query.start_ns.unwrap_or(i64::MIN), query.end_ns.unwrap_or(i64::MAX));
-    if end_ns < start_ns {
-        return Err(QueryError::Range { start_ns, end_ns, step_ns: 1 });
-    }
+    let scope = scope(query)?;
     let rows = query.offset.saturating_add(query.limit) as u64;
     if rows > ROWS_MAX {
         return Err(QueryError::TooManyRows { rows, max: ROWS_MAX });
     }
-    let scope = Scope { gpus: &query.gpus, selector: &query.selector, start_ns, end_ns };
     let Some(Condition { sql: condition, numbers }) = Condition::of(client, names, scope).await? else {
         return Ok(Rows { batch: None, total: query.with_total.then_some(0) });
     };
-    let table = query.table;
-    let is_wanted = |name: &str| {
-        let wanted = query.metrics.as_ref();
-        wanted.is_none_or(|wanted| wanted.iter().any(|column| column == name))
-            || table.required().any(|column| column.name == name)
-    };
-    let columns: Vec<(&str, ColumnKind)> =
-        schema::columns(table).filter(|(name, _)| is_wanted(name)).collect();
+    let (table, columns) = (query.table, columns(query));
     let order = if query.newest_first { "DESC" } else { "ASC" };
     let key = condition::key(table);
     let behind = query.after.as_ref().map(|after| condition::behind(query, after, numbers.len()));
@@ -73,9 +64,63 @@ pub(crate) async fn rows(
     let parameters = numbers.iter().map(|numbers| numbers as &(dyn ToSql + Sync));
     let parameters: Vec<_> = parameters.chain(texts.iter().map(|text| text as _)).collect();
     let statement = RowsStatement { table, columns: &columns, select: &select, parameters: &parameters };
-    let batch = batch(client, names, &statement, is_wanted).await?;
+    let batch = batch(client, names, &statement, |name| is_wanted(query, name)).await?;
     let total = if query.with_total { total(client, table, &condition, &numbers).await? } else { None };
     Ok(Rows { batch, total })
+}
+
+/// Gives all rows of a range to `take`, some at a time, in no order: the server sorts none.
+///
+/// # Errors
+/// If the range ends before it starts, the server refuses, or `take` does.
+pub(crate) async fn sweep(
+    client: &Transaction<'_>,
+    names: &Names,
+    query: &RowsQuery,
+    take: &TakeRows,
+) -> Result<(), QueryError> {
+    let scope = scope(query)?;
+    let Some(Condition { sql: condition, numbers }) = Condition::of(client, names, scope).await? else {
+        return Ok(());
+    };
+    let (table, columns) = (query.table, columns(query));
+    let select = format!("{} FROM {table} e {condition}", selected(&columns));
+    let parameters: Vec<_> = numbers.iter().map(|numbers| numbers as &(dyn ToSql + Sync)).collect();
+    let portal = client.bind(select.as_str(), &parameters).await;
+    let portal = portal.map_err(PostgresError::statement("read rows"))?;
+    let is_wanted = |name: &str| is_wanted(query, name);
+    let mut taken = TakenRows { builder: BatchBuilder::new(table), columns: &columns, is_wanted };
+    loop {
+        let has_more = taken.next(client, names, &portal).await?;
+        if !has_more || taken.builder.rows() >= SWEPT_ROWS {
+            let mut full = std::mem::replace(&mut taken.builder, BatchBuilder::new(table));
+            full.finish(Origin::default(), 0).iter().try_for_each(|batch| take(batch))?;
+        }
+        if !has_more {
+            return Ok(());
+        }
+    }
+}
+
+/// The rows that a question is about.
+fn scope(query: &RowsQuery) -> Result<Scope<'_>, QueryError> {
+    let (start_ns, end_ns) = (query.start_ns.unwrap_or(i64::MIN), query.end_ns.unwrap_or(i64::MAX));
+    if end_ns < start_ns {
+        return Err(QueryError::Range { start_ns, end_ns, step_ns: 1 });
+    }
+    Ok(Scope { gpus: &query.gpus, selector: &query.selector, start_ns, end_ns })
+}
+
+/// Whether a question wants a column.
+fn is_wanted(query: &RowsQuery, name: &str) -> bool {
+    let wanted = query.metrics.as_ref();
+    wanted.is_none_or(|wanted| wanted.iter().any(|column| column == name))
+        || query.table.required().any(|column| column.name == name)
+}
+
+/// The columns of the table that it wants.
+fn columns(query: &RowsQuery) -> Vec<(&'static str, ColumnKind)> {
+    schema::columns(query.table).filter(|(name, _)| is_wanted(query, name)).collect()
 }
 
 /// How many rows there are; none if they are more than are counted, or it takes too long. After that the transaction is of no use.
@@ -115,31 +160,18 @@ struct RowsStatement<'a> {
     parameters: &'a [&'a (dyn ToSql + Sync)],
 }
 
-/// Rows of a statement as a batch. They come in pieces, so that the identities of each can be asked for in between, and other
-/// tasks use the thread.
+/// Rows of a statement as a batch.
 async fn batch(
     client: &Transaction<'_>,
     names: &Names,
     statement: &RowsStatement<'_>,
     is_wanted: impl Fn(&str) -> bool,
 ) -> Result<Option<Batch>, PostgresError> {
-    let failed = PostgresError::statement("read rows");
-    let portal = client.bind(statement.select, statement.parameters).await.map_err(&failed)?;
+    let portal = client.bind(statement.select, statement.parameters).await;
+    let portal = portal.map_err(PostgresError::statement("read rows"))?;
     let builder = BatchBuilder::new(statement.table);
     let mut taken = TakenRows { builder, columns: statement.columns, is_wanted };
-    loop {
-        let found = client.query_portal(&portal, ROWS_AT_ONCE).await.map_err(&failed)?;
-        let numbers: BTreeSet<i32> = found.iter().map(|row| row.get(1)).collect();
-        let identities = names.by_number(client, &numbers.into_iter().collect::<Vec<_>>()).await?;
-        for row in &found {
-            let identity = identities.get(&row.get::<_, i32>(1)).ok_or(PostgresError::Unnumbered)?;
-            taken.add(row, identity).map_err(&failed)?;
-        }
-        if found.len() < ROWS_AT_ONCE.unsigned_abs() as usize {
-            break;
-        }
-        tokio::task::yield_now().await;
-    }
+    while taken.next(client, names, &portal).await? {}
     Ok(taken.builder.finish(Origin::default(), 0))
 }
 
@@ -152,6 +184,26 @@ struct TakenRows<'a, F> {
 }
 
 impl<F: Fn(&str) -> bool> TakenRows<'_, F> {
+    /// Takes the next rows, and says whether there may be more. They come in pieces, so that the identities of each can be asked for in
+    /// between, and other tasks use the thread.
+    async fn next(
+        &mut self,
+        client: &Transaction<'_>,
+        names: &Names,
+        portal: &Portal,
+    ) -> Result<bool, PostgresError> {
+        let failed = PostgresError::statement("read rows");
+        let found = client.query_portal(portal, ROWS_AT_ONCE).await.map_err(&failed)?;
+        let numbers: BTreeSet<i32> = found.iter().map(|row| row.get(1)).collect();
+        let identities = names.by_number(client, &numbers.into_iter().collect::<Vec<_>>()).await?;
+        for row in &found {
+            let identity = identities.get(&row.get::<_, i32>(1)).ok_or(PostgresError::Unnumbered)?;
+            self.add(row, identity).map_err(&failed)?;
+        }
+        tokio::task::yield_now().await;
+        Ok(found.len() >= ROWS_AT_ONCE.unsigned_abs() as usize)
+    }
+
     fn add(&mut self, row: &Row, identity: &Identity) -> Result<(), tokio_postgres::Error> {
         let (builder, columns, is_wanted) = (&mut self.builder, self.columns, &self.is_wanted);
         let identity = builder.intern(identity);
