@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::fmt;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use super::buckets::Buckets;
@@ -182,17 +183,18 @@ pub async fn holdings(
     let columns = rows.metrics.clone();
     let sums = Arc::new(ThreadSums::default());
     let begin = move || Holdings::of(&query, told.as_ref());
-    let take = ThreadSums::taking(&sums, begin, |held: &mut Holdings, batch| {
+    let groups = AtomicUsize::new(0);
+    let take = ThreadSums::taking(&sums, begin, move |held: &mut Holdings, batch| {
+        let before = held.groups();
         held.add(batch);
-        check_groups(held)
+        // Several threads may have the same group.
+        check_groups(added(&groups, held.groups().saturating_sub(before)), 2 * HOLDINGS_MAX)
     });
     let Part { mut missing, .. } = history.sweep(rows, take).await?;
     let mut sums = sums.all().into_iter();
     held = sums.next().unwrap_or(held);
-    for some in sums {
-        held.and(some);
-        check_groups(&held)?;
-    }
+    sums.for_each(|some| held.and(some));
+    check_groups(held.groups(), HOLDINGS_MAX)?;
     let (gpus, (from_ns, until_ns)) = held.last_rows();
     // Without a selector all rows were read.
     if is_selected && !gpus.is_empty() {
@@ -210,9 +212,14 @@ pub async fn holdings(
     Ok(Part { answer: held.finish(), missing })
 }
 
-fn check_groups(held: &Holdings) -> Result<(), QueryError> {
-    let is_too_much = held.groups() > HOLDINGS_MAX;
+fn check_groups(groups: usize, max: usize) -> Result<(), QueryError> {
+    let is_too_much = groups > max;
     if is_too_much { Err(QueryError::TooManyPoints { max: HOLDINGS_MAX as u64 }) } else { Ok(()) }
+}
+
+/// A count with so many more.
+fn added(count: &AtomicUsize, more: usize) -> usize {
+    count.fetch_add(more, Ordering::Relaxed).saturating_add(more)
 }
 
 /// One text of each batch job of a range, by the rows of `jobs`. A history that keeps no such rows has none.
@@ -233,30 +240,22 @@ pub async fn job_texts(
     };
     let mut texts = JobTexts::of(text.clone());
     let found = Arc::new(ThreadSums::default());
-    let take = ThreadSums::taking(
-        &found,
-        move || JobTexts::of(text.clone()),
-        |texts: &mut JobTexts, batch| {
-            texts.add(batch);
-            check_jobs(texts)
-        },
-    );
+    let begin = move || JobTexts::of(text.clone());
+    let jobs = AtomicUsize::new(0);
+    let take = ThreadSums::taking(&found, begin, move |texts: &mut JobTexts, batch| {
+        let before = texts.jobs();
+        texts.add(batch);
+        let is_too_much = added(&jobs, texts.jobs().saturating_sub(before)) > JOBS_MAX;
+        if is_too_much { Err(QueryError::TooManyValues { max: JOBS_MAX as u64 }) } else { Ok(()) }
+    });
     let missing = match history.sweep(rows, take).await {
         Err(QueryError::NotKept { .. }) => Vec::new(),
         swept => swept?.missing,
     };
     let mut found = found.all().into_iter();
     texts = found.next().unwrap_or(texts);
-    for some in found {
-        texts.and(some);
-        check_jobs(&texts)?;
-    }
+    found.for_each(|some| texts.and(some));
     Ok(Part { answer: texts, missing })
-}
-
-fn check_jobs(texts: &JobTexts) -> Result<(), QueryError> {
-    let is_too_much = texts.jobs() > JOBS_MAX;
-    if is_too_much { Err(QueryError::TooManyValues { max: JOBS_MAX as u64 }) } else { Ok(()) }
 }
 
 /// What is known of batch jobs by the rows of `jobs` in a range of time: of those with these numbers, without any of all. A history that
