@@ -135,6 +135,7 @@ mod tests {
     use gpuvitals_sources::probe::{Driver, Due, Probe, ProbeError, Reading};
 
     use super::*;
+    use crate::doubles::NO_FILES;
 
     /// A GPU that tells of each reading.
     struct Told(Arc<Identity>, SyncSender<String>);
@@ -157,7 +158,7 @@ mod tests {
     fn the_gpu_that_is_asked_for_is_sampled_and_no_other() {
         let folder = tempfile::tempdir().unwrap();
         let place = FlightPlace::take(folder.path()).unwrap();
-        let terms = FlightTerms::new(&FlightSettings::of(&[]).unwrap(), "n1");
+        let terms = FlightTerms::new(&FlightSettings::of(&[]).unwrap(), "n1", NO_FILES);
         let recorder = FlightRecorder::start(place, terms).unwrap();
         let (telling, told) = sync_channel(1_000);
         let search = move || {

@@ -9,7 +9,9 @@ use std::time::Duration;
 
 use gpuvitals_core::time::SECOND_NS;
 use gpuvitals_core::{Batch, Table, causes, clock};
-use gpuvitals_flight::{FlightError, FlightPlace, FlightRecorder, FlightSettings, FlightTerms};
+use gpuvitals_flight::{
+    FlightError, FlightPlace, FlightRecorder, FlightSettings, FlightTerms, IncidentFiles,
+};
 use gpuvitals_sources::attribution::Owners;
 use gpuvitals_sources::sampler::{Sampler, SamplerConfig};
 use gpuvitals_sources::settings::Sampling;
@@ -31,6 +33,8 @@ const BEGUN_MAX: usize = 64;
 /// What a flight recorder is opened with.
 pub(crate) struct FlightParts<'a> {
     pub(crate) settings: &'a FlightSettings,
+    /// How its incidents become files.
+    pub(crate) files: IncidentFiles,
     /// `STATE_DIRECTORY`, as the system sets it.
     pub(crate) state_directory: Option<&'a OsStr>,
     pub(crate) sampling: &'a Sampling,
@@ -94,7 +98,7 @@ impl Flight {
             );
         }
         let sampler = faster(parts);
-        let terms = FlightTerms::new(parts.settings, &parts.sampling.node());
+        let terms = FlightTerms::new(parts.settings, &parts.sampling.node(), parts.files);
         let (asking, asked) = sync_channel(ASKED_MAX);
         let (beginning, begun) = sync_channel(BEGUN_MAX);
         let is_fast = parts.settings.rate.max(parts.sampling.rate) >= BURST_RATE;

@@ -14,7 +14,7 @@ use gpuvitals_core::time::{HOUR_NS, MINUTE_NS, SECOND_NS};
 use gpuvitals_core::{causes, clock};
 use gpuvitals_flight::{
     FlightFolder, FlightIncident, FlightRecorder, FlightSettings, FlightTrigger, IncidentState,
-    JOB_REQUEST_STANDS_NS, JOB_REQUESTS_PATH, JobRequest, WindowAnswer, WindowPart, rest, window,
+    JOB_REQUEST_STANDS_NS, JOB_REQUESTS_PATH, JobRequest, WindowAnswer, WindowPart, window,
 };
 use gpuvitals_listener::ServiceUrl;
 use gpuvitals_listener::client::{Dial, EventReader, GetError, ServerEvent, ServiceClient};
@@ -322,12 +322,12 @@ async fn send(
 }
 
 /// The rows that are asked for; none: they may be there later.
-async fn rows(request: &JobRequest, recorder: &FlightRecorder) -> Result<Option<WindowAnswer>, String> {
-    let directory = recorder.directory().to_owned();
+async fn rows(request: &JobRequest, recorder: &Arc<FlightRecorder>) -> Result<Option<WindowAnswer>, String> {
+    let recorder = Arc::clone(recorder);
     let JobRequest { id, part, asked, trigger, .. } = request.clone();
     let reading = tokio::task::spawn_blocking(move || match part {
-        WindowPart::Window => window(&directory, asked, trigger.at_ns).map(Some),
-        WindowPart::Rest => rest(&directory, &id, &trigger, asked),
+        WindowPart::Window => window(recorder.directory(), asked, trigger.at_ns).map(Some),
+        WindowPart::Rest => recorder.rest(&id, &trigger, asked),
     });
     match reading.await {
         Ok(read) => read.map_err(|error| causes(&error)),

@@ -33,7 +33,7 @@ use axum::Router;
 use gpuvitals_core::clock::{self, Moment};
 use gpuvitals_core::figures::Family;
 use gpuvitals_exposition::Exposition;
-use gpuvitals_flight::FlightSettings;
+use gpuvitals_flight::{FlightSettings, IncidentFiles};
 use gpuvitals_listener::{Figures, Meter, Vitals};
 use gpuvitals_queue::link::MessageQueue;
 use gpuvitals_sources::attribution::Asking;
@@ -76,6 +76,8 @@ pub struct Parts<'a> {
     pub settings: &'a AgentSettings,
     /// What it keeps of its last minutes.
     pub flight: &'a FlightSettings,
+    /// How incidents of that become files.
+    pub files: IncidentFiles,
     /// The directories that the system gives it: `STATE_DIRECTORY`.
     pub state_directory: Option<&'a OsStr>,
     /// How the machine is sampled.
@@ -119,7 +121,7 @@ impl Agent {
     /// When the sampler refuses its settings, the spool, the client of the queue or that of the gateway cannot be opened, hooks cannot be
     /// listened for, or a thread cannot be started.
     pub fn start(parts: Parts<'_>, runtime: &Handle) -> Result<Self, AgentError> {
-        let Parts { settings, flight, state_directory, sampling, attribution, .. } = parts;
+        let Parts { settings, flight, files, state_directory, sampling, attribution, .. } = parts;
         let Parts { queue, machine, found, simulated, beside, .. } = parts;
         let ownership = sampling.ownership();
         // Totals grow with the monotonic clock: a step of the wall clock is no time in which energy was used.
@@ -139,6 +141,7 @@ impl Agent {
         };
         let flight = Flight::open(&FlightParts {
             settings: flight,
+            files,
             state_directory,
             sampling,
             owners: Arc::clone(ownership.owners()),

@@ -11,14 +11,14 @@ use gpuvitals_core::batch::RowKeys;
 use gpuvitals_core::wire::pack;
 use gpuvitals_core::{Batch, Table};
 use gpuvitals_log::read_beside;
-use gpuvitals_record::Data;
 
 use crate::error::FlightError;
 use crate::folder::{FlightFolder, IncidentState};
-use crate::incident::FlightSpan;
+use crate::incident::{FlightIncident, FlightSpan};
 use crate::job_window::{GPU_LEN_MAX, LEN_MAX, len_max};
 use crate::place;
 use crate::ring;
+use crate::tables::IncidentRows;
 use crate::trigger::FlightTrigger;
 use crate::writing::undisturbed;
 
@@ -48,38 +48,43 @@ pub fn window(directory: &Path, asked: FlightSpan, at_ns: i64) -> Result<WindowA
     Ok(gathered.cut(GPU_LEN_MAX))
 }
 
-/// The rows within some time of the incident that a node has kept for this one of its job, or that began it by this trigger; none: it has none yet,
-/// or none any more.
+/// The incident that a node has kept for this one of its job, or that began it by this trigger; none: it has none yet, or none any
+/// more.
 ///
 /// # Errors
-/// If it cannot be read.
-pub fn rest(
-    directory: &Path,
+/// If they cannot be listed.
+pub(crate) fn kept(
+    folder: &FlightFolder,
     id: &str,
     begun: &FlightTrigger,
-    asked: FlightSpan,
-) -> Result<Option<WindowAnswer>, FlightError> {
-    let folder = FlightFolder::of(directory);
+) -> Result<Option<Box<FlightIncident>>, FlightError> {
     let is_for = |trigger: &FlightTrigger| trigger.is_of_job() && trigger.rule.as_deref() == Some(id);
-    let kept = folder.list()?.into_iter().find_map(|entry| match entry.state {
+    Ok(folder.list()?.into_iter().find_map(|entry| match entry.state {
         IncidentState::Whole(it) => {
             let is_it = it.trigger == *begun || is_for(&it.trigger) || it.others.iter().any(is_for);
             is_it.then_some(it)
         }
         _ => None,
-    });
-    let Some(incident) = kept else { return Ok(None) };
-    let mut gathered = Gathered::around(incident.trigger.at_ns);
-    for batch in Data::open(&folder.path(&incident.id)?)? {
+    }))
+}
+
+/// The rows of GPUs among these that are within some time. If they are too many, those that are farthest from the trigger are left out.
+///
+/// # Errors
+/// If they cannot be read.
+pub(crate) fn rest(rows: IncidentRows, asked: FlightSpan, at_ns: i64) -> Result<WindowAnswer, FlightError> {
+    let mut gathered = Gathered::around(at_ns);
+    for batch in rows {
         let batch = batch?;
-        let is_asked =
-            |at_ns: &i64| batch.table() == Table::GpuEvents && (asked.from_ns..=asked.to_ns).contains(at_ns);
+        let is_asked = |row_ns: &i64| {
+            batch.table() == Table::GpuEvents && (asked.from_ns..=asked.to_ns).contains(row_ns)
+        };
         let keep: Vec<bool> = batch.timestamps().iter().map(is_asked).collect();
         if let Some(batch) = batch.filter(&keep) {
             gathered.add(&batch)?;
         }
     }
-    Ok(Some(gathered.cut(LEN_MAX)))
+    Ok(gathered.cut(LEN_MAX))
 }
 
 /// Pieces around a moment: never many more than can be sent.
@@ -181,6 +186,7 @@ mod tests {
     use super::*;
     use gpuvitals_rig::waiting::until;
 
+    use crate::doubles::PIECES;
     use crate::{FlightPlace, FlightRecorder, FlightSettings, FlightTerms};
 
     /// A row of each of two GPUs.
@@ -215,7 +221,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let (begun, told) = sync_channel(8);
         let start = || {
-            let terms = FlightTerms::new(&FlightSettings::of(&[]).unwrap(), "n1");
+            let terms = FlightTerms::new(&FlightSettings::of(&[]).unwrap(), "n1", PIECES);
             let terms = FlightTerms { begun: Some(begun.clone()), ..terms };
             FlightRecorder::start(FlightPlace::take(folder.path()).unwrap(), terms).unwrap()
         };
@@ -244,7 +250,7 @@ mod tests {
         assert_eq!((begun.kind.as_str(), begun.rule.as_deref()), ("job", Some("20261130T031459Z-xid")));
         let elsewhere = FlightTrigger { kind: "xid".to_owned(), ..begun.clone() };
         let span = FlightSpan { from_ns: at_ns - 80 * SECOND_NS, to_ns: at_ns + 600 * SECOND_NS };
-        let kept = |id: &str, begun: &FlightTrigger| rest(folder.path(), id, begun, span).unwrap();
+        let kept = |id: &str, begun: &FlightTrigger| recorder.rest(id, begun, span).unwrap();
         let whole = kept("20261130T031459Z-xid", &elsewhere).unwrap();
         // As far as the settings say: 60 s after it.
         assert_eq!(times(&whole).len(), 2 * (-80..=60).count());
@@ -256,7 +262,7 @@ mod tests {
     fn what_happens_here_while_a_gateway_asks_is_told_once() {
         let folder = tempfile::tempdir().unwrap();
         let (begun, told) = sync_channel(8);
-        let terms = FlightTerms::new(&FlightSettings::of(&[]).unwrap(), "n1");
+        let terms = FlightTerms::new(&FlightSettings::of(&[]).unwrap(), "n1", PIECES);
         let terms = FlightTerms { begun: Some(begun), ..terms };
         let recorder = FlightRecorder::start(FlightPlace::take(folder.path()).unwrap(), terms).unwrap();
         recorder.asked("20261130T031459Z-xid", now_ns());

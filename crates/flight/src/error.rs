@@ -1,11 +1,11 @@
 //! What can go wrong with a ring and its incidents.
 
+use std::error::Error;
 use std::io;
 use std::path::{Path, PathBuf};
 
 use gpuvitals_core::wire::WireError;
 use gpuvitals_log::{LockError, LogError};
-use gpuvitals_record::RecordError;
 
 /// Why a ring or an incident cannot be written or read.
 #[derive(Debug, thiserror::Error)]
@@ -31,9 +31,9 @@ pub enum FlightError {
     /// A batch cannot be written, or a record of the ring holds none.
     #[error("a record of the ring is no batch")]
     Batch(#[from] WireError),
-    /// A Parquet file of an incident cannot be written.
+    /// A file with rows of an incident cannot be written or read.
     #[error(transparent)]
-    Record(#[from] RecordError),
+    File(Box<dyn Error + Send + Sync>),
     /// A text as JSON.
     #[error("{} is not what this version writes", path.display())]
     Json {
@@ -137,7 +137,4 @@ pub enum JobError {
     /// The disk cannot be used.
     #[error("incidents of jobs cannot be kept or read now: their disk fails; the log says more")]
     Disk(#[from] FlightError),
-    /// Rows that were sent cannot be written as a file of a table.
-    #[error(transparent)]
-    Table(#[from] RecordError),
 }

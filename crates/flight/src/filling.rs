@@ -8,7 +8,6 @@ use gpuvitals_core::clock::Moment;
 use gpuvitals_core::time::SECOND_NS;
 use gpuvitals_core::{Batch, Table, time};
 use gpuvitals_log::{Fresh, create_file, read_beside, read_beside_from};
-use gpuvitals_record::{OpenTableFile, SeenColumns, TableFile};
 
 use crate::error::FlightError;
 use crate::facts::Facts;
@@ -20,8 +19,9 @@ use crate::place;
 use crate::processes::Processes;
 use crate::reads::FlightRead;
 use crate::ring::{self, RingItem};
+use crate::tables::{IncidentFile, IncidentTable};
 
-/// Tables that become Parquet files.
+/// Tables that become files.
 const TABLES: [Table; 2] = [Table::GpuEvents, Table::SystemEvents];
 /// Most bytes of a text file, about: ten thousands of lines of the kernel.
 const NOTES_LEN_MAX: usize = 8 << 20;
@@ -32,7 +32,7 @@ pub(crate) struct Filling {
     ring: PathBuf,
     part: PathBuf,
     span: (i64, i64),
-    tables: Vec<(Table, OpenTableFile)>,
+    tables: Vec<(Table, Box<dyn IncidentTable>)>,
     facts: Facts,
     processes: Processes,
     lines: Notes,
@@ -70,18 +70,11 @@ impl Filling {
     pub(crate) fn begin(order: &Order, part: &Path) -> Result<Self, FlightError> {
         let ring = place::ring(&order.directory);
         let span = (order.asked.from_ns, order.asked.to_ns);
-        let mut columns = TABLES.map(|table| (table, SeenColumns::of(table)));
-        for record in read_beside(&ring)? {
-            if let Some(RingItem::Rows(batch)) = ring::item(&record?, span)? {
-                let of_table = columns.iter_mut().find(|(table, _)| *table == batch.table());
-                of_table.into_iter().for_each(|(_, columns)| columns.add(&batch));
-            }
-        }
         let mut tables = Vec::new();
-        for (table, columns) in columns {
-            let target = part.join(format!("{}.parquet", table.name()));
-            let file = TableFile { table, target: &target, facts: footer(order) };
-            tables.push((table, file.begin(&columns)?));
+        for table in TABLES {
+            let rows = ring::rows(read_beside(&ring)?, table, span);
+            let file = IncidentFile { table, folder: part, facts: said(order) };
+            tables.push((table, (order.files.begin)(file, Box::new(rows))?));
         }
         Ok(Self {
             ring,
@@ -186,8 +179,8 @@ fn put_file(path: &Path, texts: &[&[u8]]) -> Result<(), FlightError> {
     written.and_then(|()| file.sync_all()).map_err(FlightError::io("write", path))
 }
 
-/// What the footers of the Parquet files say, as those of a recording.
-fn footer(order: &Order) -> Vec<(&'static str, String)> {
+/// What the files of rows say of themselves, as those of a recording.
+fn said(order: &Order) -> Vec<(&'static str, String)> {
     let FlightSpan { from_ns, .. } = order.asked;
     vec![
         ("version", env!("CARGO_PKG_VERSION").to_owned()),

@@ -3,8 +3,9 @@
 //! An agent gives a [`FlightRecorder`] each batch that it samples. It lies in the ring, synced, at most five seconds after it was
 //! sampled, and outlives a kill and a power cut from then on. A trigger (an XID, an uncorrectable error, heat that slows a GPU, a GPU
 //! that is lost, a threshold, somebody who asks) begins an *incident*: when some time after it is over, the ring's rows become
-//! Parquet files in a folder of their own, with `incident.json`, which says what happened.
-//! [`window`] and [`rest`] are what a node answers about an incident of its whole job.
+//! files in a folder of their own, with `incident.json`, which says what happened. Whoever starts the recorder writes those of rows
+//! ([`IncidentFiles`]): they are Parquet, of which this crate knows nothing.
+//! [`window`] and [`FlightRecorder::rest`] are what a node answers about an incident of its whole job.
 //!
 //! ```text
 //! DIR/LOCK, ring/*.wal                 the ring: a log with the rows, and the triggers whose incident is not written yet
@@ -23,6 +24,8 @@ mod answering;
 mod archive;
 mod boot;
 mod conditions;
+#[cfg(test)]
+mod doubles;
 mod early;
 mod error;
 mod facts;
@@ -44,13 +47,14 @@ mod ring;
 mod rule;
 mod sentence;
 mod settings;
+mod tables;
 mod terms;
 mod trigger;
 mod watch;
 mod worker;
 mod writing;
 
-pub use answering::{WindowAnswer, rest, window};
+pub use answering::{WindowAnswer, window};
 pub use archive::{BundlePart, BundledFile, bundle, check_bundle};
 pub use boot::boot_id;
 pub use error::{FlightError, JobError};
@@ -67,6 +71,7 @@ pub use reads::FlightRead;
 pub use recorder::FlightRecorder;
 pub use rule::{FlightRule, RuleError};
 pub use settings::FlightSettings;
+pub use tables::{IncidentFile, IncidentFiles, IncidentRows, IncidentTable};
 pub use terms::FlightTerms;
 pub use trigger::FlightTrigger;
 pub use writing::{DumpTerms, dump};

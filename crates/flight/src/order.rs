@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use crate::incident::FlightSpan;
+use crate::tables::IncidentFiles;
 use crate::trigger::FlightTrigger;
 
 /// What an incident is to be.
@@ -23,4 +24,6 @@ pub(crate) struct Order {
     pub(crate) keep: Option<usize>,
     /// Where the kernel's lines are from, or why there are none.
     pub(crate) kernel_log: String,
+    /// How its rows become files.
+    pub(crate) files: IncidentFiles,
 }

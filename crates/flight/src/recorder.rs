@@ -11,11 +11,16 @@ use gpuvitals_core::Batch;
 use gpuvitals_core::clock::Moment;
 use gpuvitals_core::figures::Family;
 
+use crate::answering::{self, WindowAnswer};
 use crate::error::FlightError;
+use crate::folder::FlightFolder;
+use crate::incident::FlightSpan;
 use crate::line::FlightLine;
 use crate::place::FlightPlace;
 use crate::reads::FlightRead;
+use crate::tables::IncidentFiles;
 use crate::terms::{FlightCounts, FlightTerms};
+use crate::trigger::FlightTrigger;
 use crate::worker::{Input, Worker};
 
 /// Batches that wait for the disk: at one a second and device those of 8 GPUs and the host of some minutes.
@@ -35,6 +40,7 @@ pub struct FlightRecorder {
     queue: Arc<Queue>,
     counts: Arc<FlightCounts>,
     directory: PathBuf,
+    files: IncidentFiles,
     running: Mutex<Option<Running>>,
 }
 
@@ -60,7 +66,7 @@ impl FlightRecorder {
     /// If the ring cannot be opened, or there is no thread.
     pub fn start(place: FlightPlace, terms: FlightTerms) -> Result<Self, FlightError> {
         let counts = Arc::new(FlightCounts::default());
-        let directory = place.directory().to_owned();
+        let (directory, files) = (place.directory().to_owned(), terms.files);
         let worker = Worker::open(place, terms, Arc::clone(&counts), Moment::now())?;
         let (inputs, arriving) = sync_channel(INPUTS_MAX);
         let (running, end) = sync_channel::<()>(0);
@@ -71,7 +77,7 @@ impl FlightRecorder {
             drop(running);
         });
         let running = Running { thread: thread.map_err(FlightError::Thread)?, end };
-        Ok(Self { inputs, queue, counts, directory, running: Mutex::new(Some(running)) })
+        Ok(Self { inputs, queue, counts, directory, files, running: Mutex::new(Some(running)) })
     }
 
     /// Takes rows of the agent's sampler, and looks for triggers in them. Never waits.
@@ -136,6 +142,23 @@ impl FlightRecorder {
     /// Where its ring and its incidents are.
     pub fn directory(&self) -> &Path {
         &self.directory
+    }
+
+    /// The rows within some time of the incident that this node has kept for this one of its job, or that began it by this trigger;
+    /// none: it has none yet, or none any more.
+    ///
+    /// # Errors
+    /// If it cannot be read.
+    pub fn rest(
+        &self,
+        id: &str,
+        begun: &FlightTrigger,
+        asked: FlightSpan,
+    ) -> Result<Option<WindowAnswer>, FlightError> {
+        let folder = FlightFolder::of(&self.directory);
+        let Some(incident) = answering::kept(&folder, id, begun)? else { return Ok(None) };
+        let rows = (self.files.read)(&folder.path(&incident.id)?)?;
+        answering::rest(rows, asked, incident.trigger.at_ns).map(Some)
     }
 
     /// Writes what waits, and an incident that has begun as far as it goes. What comes after this is lost. A disk that does not answer
@@ -217,6 +240,7 @@ mod tests {
     use gpuvitals_core::{BatchBuilder, Identity, IdentityColumn, Origin, Table};
 
     use super::*;
+    use crate::doubles::PIECES;
 
     fn rows(count: i64) -> Batch {
         let mut builder = BatchBuilder::new(Table::GpuEvents);
@@ -231,7 +255,8 @@ mod tests {
     fn stalled() -> (FlightRecorder, Receiver<Input>) {
         let (inputs, arriving) = sync_channel(INPUTS_MAX);
         let (queue, counts, running) = (Arc::default(), Arc::default(), Mutex::default());
-        (FlightRecorder { inputs, queue, counts, directory: PathBuf::new(), running }, arriving)
+        let (directory, files) = (PathBuf::new(), PIECES);
+        (FlightRecorder { inputs, queue, counts, directory, files, running }, arriving)
     }
 
     fn lost(recorder: &FlightRecorder) -> u64 {

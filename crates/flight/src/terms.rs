@@ -7,6 +7,7 @@ use gpuvitals_core::time::{MINUTE_NS, SECOND_NS};
 
 use crate::rule::FlightRule;
 use crate::settings::FlightSettings;
+use crate::tables::IncidentFiles;
 use crate::trigger::FlightTrigger;
 
 /// How a flight recorder works.
@@ -29,11 +30,13 @@ pub struct FlightTerms {
     /// Who is told of each incident that begins, or goes on after a start: its id, and its trigger. Of one that a gateway asked for, the
     /// first trigger of this node is told as well.
     pub begun: Option<SyncSender<(String, FlightTrigger)>>,
+    /// How rows of incidents become files.
+    pub files: IncidentFiles,
 }
 
 impl FlightTerms {
     /// As the settings say, for this host.
-    pub fn new(settings: &FlightSettings, node: &str) -> Self {
+    pub fn new(settings: &FlightSettings, node: &str, files: IncidentFiles) -> Self {
         Self {
             node: node.to_owned(),
             before_ns: i64::from(settings.minutes) * MINUTE_NS,
@@ -43,6 +46,7 @@ impl FlightTerms {
             is_faster: false,
             triggered: None,
             begun: None,
+            files,
         }
     }
 }

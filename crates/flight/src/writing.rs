@@ -15,6 +15,7 @@ use crate::order::Order;
 use crate::owner::as_owner;
 use crate::place;
 use crate::ring;
+use crate::tables::IncidentFiles;
 use crate::trigger::{DUMP, FlightTrigger};
 
 /// Tries to read a ring whose agent removes old rows meanwhile.
@@ -31,6 +32,8 @@ pub struct DumpTerms {
     pub back_ns: i64,
     /// Most incidents: beyond them the oldest dumps go.
     pub keep: usize,
+    /// How its rows become files.
+    pub files: IncidentFiles,
 }
 
 /// Makes an incident from what a ring has now. The agent whose ring it is goes on, if there is one; it removes the incident some day,
@@ -47,7 +50,7 @@ pub fn dump(terms: DumpTerms) -> Result<FlightIncident, FlightError> {
 }
 
 fn dump_here(terms: DumpTerms) -> Result<FlightIncident, FlightError> {
-    let DumpTerms { directory, node, back_ns, keep } = terms;
+    let DumpTerms { directory, node, back_ns, keep, files } = terms;
     let now_ns = Moment::now().wall_ns;
     // Of a dead agent the newest row may be days old.
     let newest = undisturbed(|| ring::newest_row(read_beside(&place::ring(&directory))?))?;
@@ -66,6 +69,7 @@ fn dump_here(terms: DumpTerms) -> Result<FlightIncident, FlightError> {
         rows_lost: None,
         keep: None,
         kernel_log: "of the agent, if it reads one".to_owned(),
+        files,
     };
     let written = write(&order)?;
     FlightFolder::of(&order.directory).prune_dumps(keep, &order.id);

@@ -24,6 +24,7 @@ use tokio_util::task::AbortOnDropHandle;
 use crate::config::Config;
 use crate::disk;
 use crate::failure::{Exit, Failure};
+use crate::incident_files::PARQUET;
 use crate::service::{Service, Signals};
 use crate::{listening, node_labels, outgoing, sampling};
 
@@ -90,6 +91,7 @@ pub(crate) fn run(config: Config, mut service: Service, reload: Reload<'_>) -> R
     let parts = Parts {
         settings: &config.agent,
         flight: &config.flight,
+        files: PARQUET,
         state_directory: state_directory.as_deref(),
         sampling: &config.sampling,
         attribution: &config.attribution,

@@ -17,6 +17,7 @@ use serde_json::{Value, json};
 use crate::agent::STATE_DIRECTORY;
 use crate::config::Config;
 use crate::failure::{Exit, Failure};
+use crate::incident_files::PARQUET;
 use crate::table::aligned;
 use crate::terminal::print;
 use words::{failure, pretty, safe};
@@ -105,6 +106,7 @@ fn dump(directory: PathBuf, config: &Config) -> Result<(), Failure> {
         back_ns: i64::from(config.flight.minutes) * MINUTE_NS,
         keep: config.flight.keep,
         directory,
+        files: PARQUET,
     };
     let folder = FlightFolder::of(&terms.directory);
     let incident = gpuvitals_flight::dump(terms).map_err(failure)?;

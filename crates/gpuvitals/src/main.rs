@@ -16,6 +16,7 @@ mod files;
 mod findings;
 mod flight;
 mod heap;
+mod incident_files;
 mod inspect;
 mod jobs;
 mod listening;

@@ -22,7 +22,7 @@ const STAR: &[(&str, &[&str])] = &[
     ("inputs", &["core", "sources"]),
     ("record", &["core", "analysis", "log", "sources"]),
     ("report", &["core", "analysis", "record"]),
-    ("flight", &["core", "analysis", "listener", "log", "record", "settings"]),
+    ("flight", &["core", "analysis", "listener", "log", "settings"]),
     ("clocks", &["core", "sources"]),
     ("clusters", &["core", "settings", "sources"]),
     ("store", &["core", "log"]),

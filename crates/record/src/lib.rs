@@ -59,4 +59,4 @@ pub use run_facts::{Arguments, RunFacts};
 pub use socket::{MARK_SOCKET_VARIABLE, MarkSocket, send_mark};
 pub use steps::{RunSteps, StepOrigin};
 pub use summary::{RecordSummary, RecordedGpu, kept_share};
-pub use table_file::{OpenTableFile, SeenColumns, TableFile};
+pub use table_file::{OpenTableFile, SeenColumns, TableFile, TableFileError};

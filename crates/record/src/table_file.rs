@@ -23,6 +23,17 @@ pub(crate) const GROUP_ROWS: usize = 131_072;
 /// Rows from which on it is worth a row group of their own that they are written before the end.
 const SETTLED_ROWS: usize = 16_384;
 
+/// Why rows do not become a file.
+#[derive(Debug, thiserror::Error)]
+pub enum TableFileError<E> {
+    /// The rows cannot be read.
+    #[error(transparent)]
+    Rows(E),
+    /// The file cannot be written.
+    #[error(transparent)]
+    File(#[from] RecordError),
+}
+
 /// A file of a recording that is written from rows kept elsewhere, as those of a ring.
 #[derive(Debug)]
 pub struct TableFile<'a> {
@@ -56,17 +67,17 @@ impl TableFile<'_> {
     ///
     /// # Errors
     /// If the rows cannot be read, or the file cannot be written.
-    pub fn write<E: From<RecordError>, I: Iterator<Item = Result<Batch, E>>>(
+    pub fn write<E, I: Iterator<Item = Result<Batch, E>>>(
         self,
         batches: impl Fn() -> Result<I, E>,
-    ) -> Result<u64, E> {
+    ) -> Result<u64, TableFileError<E>> {
         let mut columns = SeenColumns::of(self.table);
-        for batch in batches()? {
-            columns.add(&batch?);
+        for batch in batches().map_err(TableFileError::Rows)? {
+            columns.add(&batch.map_err(TableFileError::Rows)?);
         }
         let mut file = self.begin(&columns)?;
-        for batch in batches()? {
-            file.add(&batch?)?;
+        for batch in batches().map_err(TableFileError::Rows)? {
+            file.add(&batch.map_err(TableFileError::Rows)?)?;
         }
         Ok(file.put()?)
     }

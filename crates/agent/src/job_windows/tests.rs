@@ -19,6 +19,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
 
 use super::*;
+use crate::doubles::NO_FILES;
 
 /// What a gateway was sent: path and query, and the body.
 type Sent = (String, Bytes);
@@ -68,7 +69,7 @@ fn recorder(directory: &std::path::Path, terms: FlightTerms) -> FlightRecorder {
 #[tokio::test]
 async fn a_gateway_is_told_of_incidents_and_gets_the_rows_that_it_asks_for() {
     let folder = tempfile::tempdir().unwrap();
-    let terms = || FlightTerms::new(&FlightSettings::of(&[]).unwrap(), "n1");
+    let terms = || FlightTerms::new(&FlightSettings::of(&[]).unwrap(), "n1", NO_FILES);
     let at_ns = clock::now_ns() - 100 * SECOND_NS;
     let before = recorder(folder.path(), terms());
     let mut rows = BatchBuilder::new(Table::GpuEvents);
@@ -109,7 +110,7 @@ async fn a_gateway_is_told_of_incidents_and_gets_the_rows_that_it_asks_for() {
 #[test]
 fn a_gateway_gets_no_time_that_an_incident_cannot_have_and_keeps_none_of_long_ago() {
     let folder = tempfile::tempdir().unwrap();
-    let terms = FlightTerms::new(&FlightSettings::of(&[]).unwrap(), "n1");
+    let terms = FlightTerms::new(&FlightSettings::of(&[]).unwrap(), "n1", NO_FILES);
     let (beginning, begun) = sync_channel(8);
     let terms = FlightTerms { begun: Some(beginning), ..terms };
     let recorder = Arc::new(recorder(folder.path(), terms));

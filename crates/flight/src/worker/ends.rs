@@ -65,6 +65,7 @@ impl Worker {
             rows_lost: Some(self.counts.rows_lost.load(Ordering::Relaxed)),
             keep: Some(self.terms.keep),
             kernel_log: self.kernel_log.clone(),
+            files: self.terms.files,
         }
     }
 

@@ -3,19 +3,43 @@
 use std::path::Path;
 use std::time::Duration;
 
+use gpuvitals_core::Batch;
 use gpuvitals_core::clock::now_ns;
 use gpuvitals_core::time::MINUTE_NS;
 use gpuvitals_flight::{
-    FlightFolder, FlightPlace, FlightRecorder, FlightSettings, FlightTerms, IncidentState,
+    FlightError, FlightFolder, FlightPlace, FlightRecorder, FlightSettings, FlightTerms, IncidentFiles,
+    IncidentState, IncidentTable,
 };
 use gpuvitals_settings::Section as _;
 use serde_json::json;
+
+/// No row comes.
+#[derive(Debug)]
+struct NoRows;
+
+impl IncidentTable for NoRows {
+    fn takes(&self, _: &Batch) -> bool {
+        true
+    }
+    fn add(&mut self, _: &Batch) -> Result<(), FlightError> {
+        Ok(())
+    }
+    fn settle(&mut self) -> Result<(), FlightError> {
+        Ok(())
+    }
+    fn put(self: Box<Self>) -> Result<u64, FlightError> {
+        Ok(0)
+    }
+}
+
+const NO_FILES: IncidentFiles =
+    IncidentFiles { begin: |_, _| Ok(Box::new(NoRows)), read: |_| Ok(Box::new(std::iter::empty())) };
 
 /// Has a recorder that keeps two incidents write one, of what is done with it.
 fn kept(directory: &Path, work: impl FnOnce(&FlightRecorder)) {
     let settings = FlightSettings::of(&[("flight.keep", json!(2))]).unwrap();
     let place = FlightPlace::take(directory).unwrap();
-    let recorder = FlightRecorder::start(place, FlightTerms::new(&settings, "n1")).unwrap();
+    let recorder = FlightRecorder::start(place, FlightTerms::new(&settings, "n1", NO_FILES)).unwrap();
     work(&recorder);
     recorder.finish(Duration::from_mins(1));
 }

@@ -12,7 +12,7 @@ use gpuvitals_core::time::{self, SECOND_NS};
 use gpuvitals_core::{Table, clock};
 use gpuvitals_flight::{AskedNode, JobError, JobIncident, JobIncidents, WindowPart, WindowPieces};
 use gpuvitals_log::create_file;
-use gpuvitals_record::TableFile;
+use gpuvitals_record::{TableFile, TableFileError};
 use serde_json::json;
 use ureq::http::Method;
 
@@ -120,7 +120,7 @@ fn put(fetch: &Fetch, incident: &JobIncident, folder: &Path) -> Result<u64, Fail
     ];
     let table = TableFile { table: Table::GpuEvents, target: &target, facts };
     let rows = table.write(|| WindowPieces::open(&pieces));
-    let rows = rows.map_err(|error: JobError| {
+    let rows = rows.map_err(|error: TableFileError<JobError>| {
         Failure::caused(Exit::Data, format!("cannot write {}", target.display()), error)
     })?;
     fs::remove_file(&pieces).map_err(failed)?;

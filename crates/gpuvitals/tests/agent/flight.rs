@@ -58,6 +58,9 @@ fn the_last_minutes_outlive_a_kill_and_a_signal_keeps_them() {
     let wanted =
         ["gpu_events.parquet", "incident.json", "processes.json", "reads.csv", "system_events.parquet"];
     assert_eq!(names, wanted);
+    let rows = gpuvitals_record::Data::open(&folder).unwrap().map(|batch| batch.unwrap().rows() as u64);
+    let said = ["gpu_events", "system_events"].map(|table| kept["rows"][table].as_u64().unwrap());
+    assert_eq!(rows.sum::<u64>(), said.iter().sum::<u64>(), "it is a recording");
     let shown = flight(&directory, &["show", id]);
     assert!(shown.starts_with("n1: SIGUSR1 asked for it at "), "{shown}");
 
