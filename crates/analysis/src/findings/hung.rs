@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use gpuvitals_core::history::GpuState;
 use gpuvitals_core::number::float;
-use gpuvitals_core::time::MINUTE_NS;
+use gpuvitals_core::time::{self, MINUTE_NS, SECOND_NS};
 use gpuvitals_core::{MetricId, quantity};
 
 use super::level::{ACTIVITIES, SM_ACTIVE, WorkLevel};
@@ -206,24 +206,34 @@ fn hung<'a>(holder: &Arc<str>, job: &JobLook<'a>) -> Option<Candidate> {
     Some(Candidate { opens, began: None, finding })
 }
 
-/// Which GPU of a job left its pattern first.
+/// Which GPU of a job left its pattern first, and when.
 fn who_began(JobLook { present, silent, .. }: &JobLook<'_>, left: &[&WorkLook<'_>]) -> String {
     if let Some(first) = silent.iter().min_by_key(|gpu| newest_value(gpu)) {
         let is_there = |gpu: &Arc<GpuState>| gpu.identity.node() == first.identity.node();
         let whole_node = first.identity.node().filter(|_| {
             silent.iter().all(|gpu| is_there(gpu)) && !present.iter().any(|member| is_there(member.gpu))
         });
+        let at = to_the_second(newest_value(first));
         return match (silent.len(), whole_node) {
-            (1, _) => format!("{} fell silent", first.name()),
-            (all, Some(node)) => format!("{node} fell silent with {all} of its GPUs"),
-            (all, None) => format!("{} fell silent, and {} more", first.name(), all - 1),
+            (1, _) => format!("{} fell silent at {at}", first.name()),
+            (all, Some(node)) => format!("{node} fell silent with {all} of its GPUs at {at}"),
+            (all, None) => format!("{} fell silent at {at}, and {} more", first.name(), all - 1),
         };
     }
-    match left {
-        [] => "who began is not known".to_owned(),
-        [one] => format!("{} does nothing and may be the one that they wait for", one.gpu.name()),
-        [one, more @ ..] => format!("{} and {} more do nothing", one.gpu.name(), more.len()),
+    // Of work whole minutes are known.
+    let Some(first) = left.iter().min_by_key(|look| look.worked_until_ns) else {
+        return "who began is not known".to_owned();
+    };
+    let (name, until) = (first.gpu.name(), to_the_second(first.worked_until_ns));
+    match left.len() {
+        1 => format!("{name} has done nothing since about {until} and may be the one that they wait for"),
+        all => format!("{name} has done nothing since about {until}, and {} more do nothing", all - 1),
     }
+}
+
+/// An instant as people read it.
+fn to_the_second(at_ns: i64) -> String {
+    time::format(at_ns.div_euclid(SECOND_NS).saturating_mul(SECOND_NS))
 }
 
 /// Medians of what GPUs read of their activity: metric, now, before.

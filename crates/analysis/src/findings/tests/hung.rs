@@ -48,15 +48,16 @@ fn a_job_whose_gpus_are_busy_and_do_far_less_than_before_stands_still() {
     assert_eq!(
         sentence(&|index| (index != 3).then_some(WAITS)),
         said(
-            "train stands still: 7 GPUs say that they are busy, with 37 % of the power of before; n2 / GPU-3 fell silent",
+            "train stands still: 7 GPUs say that they are busy, with 37 % of the power of before; n2 / GPU-3 fell silent at \
+             1971-11-26T10:37:40Z",
             8
         )
     );
     assert_eq!(
         sentence(&|index| Some(if index == 5 { RESTS } else { WAITS })),
         said(
-            "train stands still: 7 GPUs say that they are busy, with 37 % of the power of before; n1 / GPU-5 does nothing and may be the \
-             one that they wait for",
+            "train stands still: 7 GPUs say that they are busy, with 37 % of the power of before; n1 / GPU-5 has done nothing since \
+             about 1971-11-26T10:40:00Z and may be the one that they wait for",
             8
         )
     );
@@ -92,8 +93,8 @@ fn a_job_stands_still_though_up_to_half_of_it_fell_silent() {
         move |index: usize| if index < first { ("n1", 2, WAITS) } else { (node, age_s, NOTHING) }
     };
     // A node of two, some GPUs of one; more than half of the job says too little.
-    assert_eq!(who(8, 6, &since(4, "n2", 140)), said("n2 fell silent with 4 of its GPUs"));
-    assert_eq!(who(8, 6, &since(6, "n1", 140)), said("n1 / GPU-6 fell silent, and 1 more"));
+    assert_eq!(who(8, 6, &since(4, "n2", 140)), said("n2 fell silent with 4 of its GPUs at 1971-11-26T10:37:40Z"));
+    assert_eq!(who(8, 6, &since(6, "n1", 140)), said("n1 / GPU-6 fell silent at 1971-11-26T10:37:40Z, and 1 more"));
     assert_eq!(who(8, 6, &since(3, "n2", 140)), None);
     // Who left long before the others stopped is not missed.
     assert_eq!(who(8, 6, &since(2, "n2", 400)), unknown);
@@ -109,11 +110,11 @@ fn one_of_two_stands_still_if_it_is_known_why() {
     let rests = ("n1", 2, RESTS);
     assert_eq!(
         who(2, 6, &two(WAITS, rests)),
-        said("n1 / GPU-1 does nothing and may be the one that they wait for")
+        said("n1 / GPU-1 has done nothing since about 1971-11-26T10:40:00Z and may be the one that they wait for")
     );
     // Its last values say that it works, and are older than those of the other by more than its rows are apart.
     let works = |age_s| ("n1", age_s, WORKS);
-    assert_eq!(who(2, 6, &two(WAITS, works(40))), said("n1 / GPU-1 fell silent"));
+    assert_eq!(who(2, 6, &two(WAITS, works(40))), said("n1 / GPU-1 fell silent at 1971-11-26T10:39:20Z"));
     assert_eq!(who(2, 6, &two(WAITS, works(20))), None);
     assert_eq!(who(2, 1, &two(WAITS, works(70))), None);
     // Work of another kind looks alike where little is read, and of one that tells nothing nothing is known.
