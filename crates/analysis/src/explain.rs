@@ -12,6 +12,7 @@ use gpuvitals_core::history::{Fleet, GpuState};
 use gpuvitals_core::number::float;
 
 use crate::condition;
+use crate::findings::threshold::HUNG_BUSY_PCT;
 use crate::findings::{Evidence, GpuWindow};
 use crate::health_event::HealthEvent;
 use crate::robust::Spread;
@@ -30,14 +31,17 @@ const CLOCK_APPLICATION: MetricId = MetricId::of("gpu_clock_application_mhz");
 const XID_LAST: MetricId = MetricId::of("xid_last");
 
 const NO_DATA: &str = "no_data";
+const LOW_POWER: &str = "low_power";
+/// Power as a share of its limit, up to which a GPU that says that it is busy all the time does little.
+const LOW_POWER_SHARE: f64 = 0.35;
 /// Weight of an XID that came before the time: what it broke may be broken still.
 const XID_BEFORE_WEIGHT: f64 = 0.5;
 
 /// Something that made a GPU slow.
 #[derive(Debug, Clone, PartialEq)]
 pub struct SlowCause {
-    /// Name for programs: `events`, `heat`, `power_brake`, `power_limit`, `clock`, `application_clock`, `pcie`, `links`, `little_work`
-    /// or `no_data`.
+    /// Name for programs: `events`, `heat`, `power_brake`, `power_limit`, `clock`, `application_clock`, `pcie`, `links`, `little_work`,
+    /// `low_power` or `no_data`.
     pub id: &'static str,
     /// How much of the lost speed it can explain, 0 to 1.
     pub weight: f64,
@@ -75,10 +79,12 @@ pub fn explain(time: &SlowTime<'_>) -> Vec<SlowCause> {
         causes.extend(clock(time, &own));
         causes.extend(links(time, &own));
         causes.extend(little_work(time, &own));
+        causes.extend(stands_still(&own).or_else(|| low_power(time, &own)));
     }
     causes.retain(|cause| cause.weight >= WEIGHT_MIN);
     // What is not known explains nothing: it comes last.
-    causes.sort_by(|a, b| (a.id == NO_DATA).cmp(&(b.id == NO_DATA)).then(b.weight.total_cmp(&a.weight)));
+    let rank = |cause: &SlowCause| [LOW_POWER, NO_DATA].iter().position(|id| *id == cause.id);
+    causes.sort_by(|a, b| rank(a).cmp(&rank(b)).then(b.weight.total_cmp(&a.weight)));
     causes
 }
 
@@ -249,6 +255,35 @@ fn little_work(time: &SlowTime<'_>, own: &GpuWindow) -> Option<SlowCause> {
         ),
     };
     Some(SlowCause { id: "little_work", weight: behind / 100.0, sentence, evidence: vec![evidence] })
+}
+
+/// It worked, and then said that it is busy and did far less. Its own values do not tell a kernel that waits for others from other work.
+fn stands_still(own: &GpuWindow) -> Option<SlowCause> {
+    let ((minutes, power_w), level) = own.busy_for_less.zip(own.level)?;
+    let share = power_w / level.power_w;
+    let sentence = format!(
+        "for {minutes} of {} minutes it said that it is busy and drew {power_w:.0} W, {:.0} % of the power of its work before: it waits \
+         in a kernel, as in a job that hangs, or does other work; its values cannot tell which",
+        own.minutes,
+        100.0 * share
+    );
+    let evidence = Evidence::derived("power_w", "W", power_w.round()).beside(level.power_w.round(), "before");
+    let weight = (1.0 - share) * float(minutes) / float(own.minutes.max(1));
+    Some(SlowCause { id: LOW_POWER, weight, sentence, evidence: vec![evidence] })
+}
+
+/// It said all the time that it is busy, and drew little of the power that it may draw.
+fn low_power(time: &SlowTime<'_>, own: &GpuWindow) -> Option<SlowCause> {
+    let latest = |metric| Fleet::latest(time.gpu, metric).map(|latest| latest.value.as_f64());
+    let limit_w = latest(POWER_SET).or_else(|| latest(POWER_DEFAULT)).filter(|watts| *watts > 0.0)?;
+    let power_w = own.power_w.filter(|watts| *watts <= LOW_POWER_SHARE * limit_w)?;
+    own.utilization_pct.filter(|busy| *busy >= HUNG_BUSY_PCT)?;
+    let sentence = format!(
+        "it said all the time that it is busy and drew {power_w:.0} W of {limit_w:.0} W: many small kernels look like that, and so does a \
+         kernel that waits; its values cannot tell which"
+    );
+    let evidence = vec![Evidence::derived("power_w", "W", power_w.round()).beside(limit_w, "its limit")];
+    Some(SlowCause { id: LOW_POWER, weight: 1.0 - power_w / limit_w, sentence, evidence })
 }
 
 /// The median of all peers that have a value: one that does nothing is a peer, too.

@@ -6,7 +6,7 @@ use gpuvitals_core::time::{MINUTE_NS, SECOND_NS};
 use gpuvitals_core::{Identity, catalogue};
 
 use super::*;
-use crate::findings::WorkRhythm;
+use crate::findings::{WorkLevel, WorkRhythm};
 
 const SOUND: GpuWindow = GpuWindow {
     minutes: 10,
@@ -26,6 +26,7 @@ const SOUND: GpuWindow = GpuWindow {
     links_up: Some(18.0),
     idle_since: None,
     level: None,
+    busy_for_less: None,
     rhythm: WorkRhythm::UNKNOWN,
     two_nodes_minutes: 0,
 };
@@ -93,6 +94,29 @@ fn a_sound_gpu_has_no_cause_and_the_heaviest_comes_first() {
     assert_eq!(of(slow_link, &[])[0].1, "its PCIe link runs at generation 4, its peers' at 5");
     let starved = GpuWindow { utilization_pct: Some(40.0), ..SOUND };
     assert_eq!(ids(&of(starved, &[])), ["little_work"]);
+}
+
+#[test]
+fn of_a_gpu_that_says_that_it_is_busy_at_low_power_it_is_said_that_its_values_cannot_tell_why() {
+    let small = GpuWindow { power_w: Some(140.0), ..SOUND };
+    let said = of(small, &[]);
+    assert_eq!(ids(&said), ["low_power"]);
+    assert_eq!(
+        said[0].1,
+        "it said all the time that it is busy and drew 140 W of 500 W: many small kernels look like that, and so does a kernel that \
+         waits; its values cannot tell which"
+    );
+    let level = WorkLevel { minutes: 6, power_w: 650.0, ..WorkLevel::default() };
+    let hung = GpuWindow { level: Some(level), busy_for_less: Some((4, 240.0)), ..SOUND };
+    let said = of(hung, &[]);
+    assert_eq!(ids(&said), ["low_power"]);
+    let begin =
+        "for 4 of 10 minutes it said that it is busy and drew 240 W, 37 % of the power of its work before";
+    assert!(said[0].1.starts_with(begin) && said[0].1.ends_with("cannot tell which"), "{}", said[0].1);
+    let hot = GpuWindow { heat_share: Some(0.1), ..hung };
+    assert_eq!(ids(&of(hot, &[])), ["heat", "low_power"], "what is known comes first");
+    let idle = GpuWindow { utilization_pct: Some(80.0), ..small };
+    assert_eq!(ids(&of(idle, &[])), ["little_work"]);
 }
 
 /// A GPU that began to report so many seconds after the start.

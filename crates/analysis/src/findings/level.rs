@@ -55,7 +55,7 @@ impl WorkLevel {
             let first = Self { minutes: 1, until_ns: end_ns, interval_ns, power_w, activities };
             return level.or((busy >= LOADED_FROM_PCT).then_some(first));
         };
-        if busy >= HUNG_BUSY_PCT && power_w <= HUNG_POWER.1 * before.power_w {
+        if before.is_far_above(busy, power_w) {
             return level;
         }
         let minutes = (before.minutes + 1).min(WINDOW_MINUTES);
@@ -66,5 +66,10 @@ impl WorkLevel {
         let power_w = mean(before.power_w, power_w);
         let interval_ns = interval_ns.min(before.interval_ns);
         Some(Self { minutes, until_ns: end_ns, interval_ns, power_w, activities })
+    }
+
+    /// Whether a GPU that says that it is busy, with this utilisation in %, does far less by its power in W.
+    pub(super) fn is_far_above(&self, busy: f64, power_w: f64) -> bool {
+        busy >= HUNG_BUSY_PCT && power_w <= HUNG_POWER.1 * self.power_w
     }
 }

@@ -1,5 +1,6 @@
 //! The last minutes of every GPU, kept from values by the minute so that each minute is read once.
 
+mod for_less;
 mod holders;
 
 use std::collections::{HashMap, VecDeque};
@@ -139,6 +140,8 @@ pub struct GpuWindow {
     pub two_nodes_minutes: usize,
     /// Its work for its present holder, but for minutes in which it said that it is busy and did far less.
     pub level: Option<WorkLevel>,
+    /// How many minutes those were since its last one of work, and its mean power in them, W.
+    pub busy_for_less: Option<(usize, f64)>,
     /// Its work and pauses for its present holder.
     pub rhythm: WorkRhythm,
 }
@@ -428,6 +431,7 @@ impl GpuWindow {
             pcie_generation: None,
             idle_since: None,
             level: None,
+            busy_for_less: None,
             rhythm: WorkRhythm::UNKNOWN,
             ..self
         }
@@ -583,6 +587,7 @@ impl RecentGpu {
             idle_since: self.idle_since,
             two_nodes_minutes: all().filter(|minute| minute.of_two_nodes).count(),
             level: self.level,
+            busy_for_less: self.busy_for_less(),
             rhythm: self.rhythm,
         }
     }

@@ -35,7 +35,8 @@ pub(crate) struct Explanation<'a> {
 /// Something that made a GPU slow.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct CauseEntry<'a> {
-    /// `events`, `heat`, `power_brake`, `power_limit`, `clock`, `application_clock`, `pcie`, `links`, `little_work` or `no_data`.
+    /// `events`, `heat`, `power_brake`, `power_limit`, `clock`, `application_clock`, `pcie`, `links`, `little_work`, `low_power`
+    /// or `no_data`.
     id: &'static str,
     /// How much of the lost speed it can explain, 0 to 1: a share of the time, or a difference to the peers.
     weight: f64,

@@ -115,6 +115,7 @@ const NAMES: Readonly<Record<string, string>> = {
   pcie: "PCIe",
   links: "Links",
   little_work: "Little work",
+  low_power: "Low power",
   no_data: "No data",
 };
 
