@@ -283,7 +283,7 @@ pub(crate) enum Command {
     /// Set a mark in the recording that this program is part of
     Mark(crate::record::Mark),
     /// Write the report of a run from its recording: a page in one file, Markdown, or JSON
-    Report(crate::report::ReportFlags),
+    Report(Box<crate::report::ReportFlags>),
     /// Write a recording for other programs: as a trace of Perfetto, or as CSV
     Export(crate::export::ExportFlags),
     /// Compare recordings of runs: what changed, how sure that is, and why; exits with 1 if a gate failed

@@ -5,7 +5,7 @@ mod hook;
 mod range;
 mod show;
 mod summary;
-mod waste;
+pub(crate) mod waste;
 
 use std::fmt::Write as _;
 

@@ -3,22 +3,28 @@
 use std::io::{self, IsTerminal};
 use std::path::{Path, PathBuf};
 
-use clap::Args;
+use clap::{Args, Subcommand};
 use gpuvitals_report::RunReport;
 
 use crate::failure::{Exit, Failure};
+use crate::jobs::waste::{self, WasteFlags};
+use crate::query::flags::Server;
 use crate::replacing::Replacing;
 use crate::terminal;
 
 /// `gpuvitals report`
 #[derive(Debug, Args)]
-#[command(after_help = "Examples:
+#[command(
+    args_conflicts_with_subcommands = true,
+    disable_help_subcommand = true,
+    after_help = "Examples:
   gpuvitals report telemetry -o run.html            a page for a browser, from a disk or a mail
   gpuvitals report --markdown telemetry             for a pull request
   gpuvitals report node1/ node2/ -o run.html        a run on several machines
   gpuvitals record --report run.html -- ./bench     a recording with its report
 
-Docs: docs/report.md.")]
+Docs: docs/report.md."
+)]
 pub(crate) struct ReportFlags {
     /// Directory of the recording; of a run on several machines those of all
     #[arg(value_name = "RECORDING", default_value = "telemetry")]
@@ -34,13 +40,32 @@ pub(crate) struct ReportFlags {
     /// Write Markdown in place of a page
     #[arg(long)]
     markdown: bool,
+    /// What else there is a report of
+    #[command(subcommand)]
+    of: Option<ReportOf>,
 }
 
-/// Writes the report of some recordings.
+/// What else there is a report of. A recording of such a name is `./NAME`.
+#[derive(Debug, Subcommand)]
+enum ReportOf {
+    /// What was held for nothing: `gpuvitals jobs waste`
+    #[command(hide = true)]
+    Waste {
+        #[command(flatten)]
+        asked: WasteFlags,
+        #[command(flatten)]
+        server: Server,
+    },
+}
+
+/// Writes the report of some recordings, or of waste.
 ///
 /// # Errors
-/// If one is none or cannot be read, or the file is there already or cannot be written.
+/// If one is none or cannot be read, or the file is there already or cannot be written; of waste, those of `gpuvitals jobs waste`.
 pub(crate) fn run(flags: &ReportFlags) -> Result<(), Failure> {
+    if let Some(ReportOf::Waste { asked, server }) = &flags.of {
+        return waste::run(asked, server);
+    }
     let is_page = !flags.json && !flags.markdown;
     if is_page && flags.output.is_none() && io::stdout().is_terminal() {
         let text =

@@ -56,7 +56,7 @@ pub(crate) struct WasteFlags {
 ///
 /// # Errors
 /// If two forms are asked for, the file is there already or cannot be written, or the server cannot be reached or refuses the question.
-pub(super) fn run(asked: &WasteFlags, server: &Server) -> Result<(), Failure> {
+pub(crate) fn run(asked: &WasteFlags, server: &Server) -> Result<(), Failure> {
     // `--json` is a flag of all that `jobs` can ask: these do not know it as one that they conflict with.
     if server.json && (asked.csv || asked.html.is_some()) {
         return Err(Failure::new(Exit::Usage, "--json is another form than --csv and --html: leave it out"));

@@ -76,6 +76,9 @@ fn the_gpus_of_the_machine_are_sampled_stored_and_served() {
         "{}",
         jobs(&["waste", "--csv"])
     );
+    let arguments = ["report", "waste", "--csv", "--url", &server.url];
+    let reported = String::from_utf8(gpuvitals!().args(arguments).finished().unwrap().stdout).unwrap();
+    assert!(reported.starts_with("user,gpus,held_gpu_hours,"), "{reported}");
     let page = dir.path().join("waste.html");
     assert_eq!(jobs(&["waste", "--html", page.to_str().unwrap()]), "");
     assert!(std::fs::read_to_string(&page).unwrap().ends_with("</html>\n"));
