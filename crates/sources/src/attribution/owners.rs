@@ -107,6 +107,12 @@ impl Owners {
         names.filter(move |name| !met.is_empty() && !met.iter().any(|gpu| is_named(gpu, name)))
     }
 
+    /// Whether all GPUs that were attributed so far are of this vendor.
+    pub(super) fn are_all_of(&self, vendor: &str) -> bool {
+        let met = self.met.lock().unwrap_or_else(PoisonError::into_inner);
+        met.values().all(|gpu| gpu.get(IdentityColumn::Vendor) == Some(vendor))
+    }
+
     /// The identity with its cluster and its present owners; unchanged if it has none. Several records of one GPU
     /// complement each other; if two contradict each other (time slicing) the first counts.
     pub fn attribute(&self, identity: &Arc<Identity>) -> Arc<Identity> {

@@ -23,6 +23,8 @@ use crate::processes::ProcessTable;
 const KUBELET_PAUSE: Duration = Duration::from_secs(15);
 /// Pause between two listings of the processes on the GPUs.
 const JOBS_PAUSE: Duration = Duration::from_secs(10);
+/// At the first of so many of them the environment of jobs' processes is read: it stays, and there may be thousands.
+const CLAIMS_EVERY: usize = 3;
 /// Failures in a row after which the last answer no longer counts: a minute at the kubelet.
 const FAILURES_MAX: u32 = 4;
 /// Silence after which the last answer no longer counts either: a request that hangs does not fail.
@@ -265,10 +267,17 @@ impl Ownership {
 
     /// Lists the processes on the GPUs and looks for their jobs, until the other end of `stop` is gone.
     fn read_jobs(&self, id: usize, slurm: &Slurm, mut table: Box<dyn ProcessTable>, stop: &Receiver<()>) {
-        loop {
+        let own_vendor = [table.driver().vendor()];
+        let mut claims = Vec::new();
+        for round in 0_usize.. {
             let list = table.read();
+            if round.is_multiple_of(CLAIMS_EVERY) {
+                let [vendor] = own_vendor;
+                claims = slurm.claims(if self.owners.are_all_of(vendor) { &own_vendor } else { &[] });
+            }
             let gap = list.as_ref().ok().and_then(|list| list.gaps.first().map(ToString::to_string));
-            let answer = list.map(|list| slurm.owners(&list.processes)).map_err(|error| causes(&error));
+            let owners = list.map(|list| [slurm.owners(&list.processes), claims.clone()].concat());
+            let answer = owners.map_err(|error| causes(&error));
             self.take(id, Moment::now(), answer, gap);
             if stop.recv_timeout(JOBS_PAUSE) == Err(RecvTimeoutError::Disconnected) {
                 return;

@@ -4,8 +4,11 @@
 //! (version 1, also `slurm_NODE`), `…/slurmstepd.scope/job_4711/step_0` (version 2, also
 //! `NODE_slurmstepd.scope`). If it does not manage cgroups, the process's environment has `SLURM_JOB_ID`, for
 //! readers with the right (the same user, or `CAP_SYS_PTRACE`). Anybody can write that there, so it is a claim, which Slurm's hooks
-//! overrule. A job that does nothing yet is known by those hooks alone ([`gpus`]).
+//! overrule. The GPUs of a job that does nothing with them are those that the hooks name ([`gpus`]), else those that Slurm wrote into the
+//! environment of its processes: a claim, too.
 
+use std::cmp::Reverse;
+use std::collections::HashMap;
 use std::fs::File;
 use std::io::Read;
 use std::path::{Path, PathBuf};
@@ -25,7 +28,18 @@ const GPUS_MAX: usize = 128;
 const FOLDERS_MAX: usize = 10_000;
 /// The cgroup in which users may make cgroups of any name.
 const USERS: &str = "user.slice";
-const VARIABLE: &[u8] = b"SLURM_JOB_ID=";
+/// Most processes of a machine that are looked at.
+const PROCESSES_MAX: usize = 50_000;
+/// Processes of a step whose environment is read, until one names GPUs: a step may have thousands, all with the same.
+const TRIES_MAX: u32 = 8;
+const JOB: &[u8] = b"SLURM_JOB_ID=";
+/// GPUs of a job on the node of its batch script; steps on other nodes inherit it.
+const JOB_GPUS: &[u8] = b"SLURM_JOB_GPUS=";
+/// GPUs of a step on its node.
+const STEP_GPUS: &[u8] = b"SLURM_STEP_GPUS=";
+const NAMED_GPUS: &[u8] = b"CUDA_VISIBLE_DEVICES=";
+/// Steps of the node on which the job began.
+const FIRST_STEPS: [&str; 2] = ["batch", "interactive"];
 
 /// Finds the jobs of processes in a procfs.
 #[derive(Debug, Clone)]
@@ -66,6 +80,33 @@ impl Slurm {
         }
         jobs.sort_by(|a, b| (&a.0, -a.2, &a.1.job).cmp(&(&b.0, -b.2, &b.1.job)));
         jobs.into_iter().map(|(gpu, owner, _)| (GpuName::Uuid(gpu), owner)).collect()
+    }
+
+    /// The GPUs that jobs have by the environment of their processes, whether one uses them or not. By number where the node's GPUs are all
+    /// of this vendor.
+    pub fn claims(&self, vendors: &[&'static str]) -> Vec<(GpuName, Owner)> {
+        let entries = std::fs::read_dir(&self.procfs).into_iter().flatten().flatten().take(PROCESSES_MAX);
+        let pids = entries.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
+        let mut tries: HashMap<(String, String), u32> = HashMap::new();
+        let mut claims = Vec::new();
+        for pid in pids {
+            let Some(cgroup) = self.read(pid, "cgroup") else { continue };
+            let cgroup = String::from_utf8_lossy(&cgroup);
+            let Some(step) = job_in_cgroup(&cgroup).zip(step_in_cgroup(&cgroup)) else { continue };
+            let tries = tries.entry(step.clone()).or_default();
+            if *tries >= TRIES_MAX {
+                continue;
+            }
+            *tries += 1;
+            let Some(environment) = self.read(pid, "environ") else { continue };
+            let Some(list) = gpus_in_environment(&environment, &step.1) else { continue };
+            let owner = Owner { job: Some(step.0.as_str().into()), is_claimed: true, ..Owner::default() };
+            claims.extend(gpus(list, vendors).into_iter().map(|gpu| (gpu, owner.clone())));
+            *tries = TRIES_MAX;
+        }
+        // The newest job counts: one whose processes are left behind has no GPU any more.
+        claims.sort_by_key(|(_, owner)| Reverse(number_of(owner)));
+        claims
     }
 
     /// The job into whose cgroup Slurm has put a process; none if it has none, has ended, or cannot be read.
@@ -112,8 +153,31 @@ fn job_in_cgroup(text: &str) -> Option<String> {
 
 /// The job in `/proc/<pid>/environ`: `NAME=value`, each ended by a zero byte. Other variables are not read.
 fn job_in_environment(bytes: &[u8]) -> Option<String> {
-    let value = bytes.split(|byte| *byte == 0).find_map(|variable| variable.strip_prefix(VARIABLE))?;
-    job_number(std::str::from_utf8(value).ok()?)
+    job_number(variable(bytes, JOB)?)
+}
+
+/// The step in the cgroup of a job's process: `0`, `batch`.
+fn step_in_cgroup(text: &str) -> Option<String> {
+    let mut parts = text.lines().flat_map(|line| line.split('/'));
+    parts.find_map(|part| part.trim_end().strip_prefix("step_")).map(str::to_owned)
+}
+
+/// The list of GPUs that Slurm wrote into the environment of a process of this step.
+fn gpus_in_environment<'a>(bytes: &'a [u8], step: &str) -> Option<&'a str> {
+    let has_uuid = |list: &&str| list.split(',').any(|gpu| is_uuid(gpu.trim()));
+    let of_job = || variable(bytes, JOB_GPUS).filter(|_| FIRST_STEPS.contains(&step));
+    variable(bytes, NAMED_GPUS).filter(has_uuid).or_else(|| variable(bytes, STEP_GPUS)).or_else(of_job)
+}
+
+/// The value of a variable whose name ends with `=`.
+fn variable<'a>(bytes: &'a [u8], name: &[u8]) -> Option<&'a str> {
+    let value = bytes.split(|byte| *byte == 0).find_map(|variable| variable.strip_prefix(name))?;
+    std::str::from_utf8(value).ok()
+}
+
+/// The number of an owner that is a job; Slurm counts up.
+fn number_of(owner: &Owner) -> Option<u64> {
+    owner.job.as_ref()?.parse().ok()
 }
 
 /// The GPUs of a list of Slurm's: UUIDs, or numbers on the node, which say nothing where GPUs of several vendors are.
@@ -259,6 +323,37 @@ mod tests {
         };
         assert_eq!(owners, [job("GPU-a", "2", true), job("GPU-a", "1", false), job("GPU-b", "1", false)]);
         assert_eq!([10, 11, 12].map(|pid| slurm.job(pid)), [Some("1".to_owned()), None, None]);
+    }
+
+    #[test]
+    fn a_job_has_the_gpus_in_the_environment_of_its_processes_also_without_using_them() {
+        let procfs = tempfile::tempdir().unwrap();
+        let write = |pid: u32, step: &str, environment: &str| {
+            let dir = procfs.path().join(pid.to_string());
+            std::fs::create_dir_all(&dir).unwrap();
+            std::fs::write(dir.join("cgroup"), format!("0::/system.slice/{step}\n")).unwrap();
+            std::fs::write(dir.join("environ"), environment).unwrap();
+        };
+        let batch = "slurmstepd.scope/job_7/step_batch/user/task_0";
+        write(10, batch, "SLURM_JOB_ID=7\0SLURM_JOB_GPUS=0,1\0CUDA_VISIBLE_DEVICES=0,1\0");
+        write(11, batch, "SLURM_JOB_GPUS=0,1\0");
+        // A step on another node than its script's inherits the script's numbers.
+        write(12, "slurmstepd.scope/job_8/step_0/user", "SLURM_JOB_GPUS=5\0SLURM_STEP_GPUS=2\0");
+        write(13, "slurmstepd.scope/job_9/step_0/user", "SLURM_JOB_GPUS=3\0");
+        write(14, "slurmstepd.scope/job_10/step_batch", "SLURM_JOB_GPUS=0\0CUDA_VISIBLE_DEVICES=MIG-1\0");
+        write(15, "ssh.service", "SLURM_JOB_GPUS=4\0");
+        let claims = |vendors: &[&'static str]| {
+            let claims = Slurm::new(procfs.path()).claims(vendors);
+            assert!(claims.iter().all(|(_, owner)| owner.is_claimed));
+            let named = claims.into_iter().map(|(gpu, owner)| (gpu, owner.job.unwrap().to_string()));
+            named.collect::<Vec<_>>()
+        };
+        let of = |gpu: GpuName, job: &str| (gpu, job.to_owned());
+        let number = |index| GpuName::Index("nvidia", index);
+        let instance = of(GpuName::Uuid("MIG-1".into()), "10");
+        let numbered = [of(number(2), "8"), of(number(0), "7"), of(number(1), "7")];
+        assert_eq!(claims(&["nvidia"]), [&[instance.clone()][..], &numbered].concat());
+        assert_eq!(claims(&["amd", "nvidia"]), [instance], "numbers say nothing");
     }
 
     proptest! {
