@@ -184,7 +184,8 @@ const SUMS: [(&str, &str, bool); 13] = [
     ("CO2 KG", "carbon_kg", true),
 ];
 /// Heads and fields of what the batch system told; those without a value in any line are left out.
-const ABOUT: [(&str, &str); 8] = [
+const ABOUT: [(&str, &str); 9] = [
+    ("ARRAY", "array_task"),
     ("NAME", "name"),
     ("USER", "user"),
     ("ACCOUNT", "account"),
@@ -212,6 +213,16 @@ fn told<'a>(job: &'a Value, field: &str) -> &'a Value {
     job.get("about").and_then(|about| about.get(field)).unwrap_or(&Value::Null)
 }
 
+/// What the batch system told, as people read it: instants to the second.
+fn in_words(field: &str, told: &Value) -> String {
+    let shown = text(told);
+    let is_instant = ["start", "end"].contains(&field);
+    match shown.split_once('.') {
+        Some((seconds, _)) if is_instant => format!("{seconds}Z"),
+        _ => shown,
+    }
+}
+
 /// A line a job or group, and one about the rest of the GPUs' time.
 fn list(answer: &Value, by: &str) -> String {
     let jobs: Vec<&Value> = answer["jobs"].as_array().into_iter().flatten().collect();
@@ -229,7 +240,7 @@ fn list(answer: &Value, by: &str) -> String {
         let mut row = vec![text(&job["group"]) + simulated, text(&job["gpus"])];
         row.extend(sums.iter().map(|(_, field)| number(job[*field].as_f64())));
         row.push(text(&Value::from(hosts.join(","))));
-        row.extend(about.iter().map(|(_, field)| text(told(job, field))));
+        row.extend(about.iter().map(|(_, field)| in_words(field, told(job, field))));
         rows.push(row);
     }
     let table = if jobs.is_empty() { String::new() } else { aligned(&rows) };
@@ -281,7 +292,7 @@ fn detail(answer: &Value) -> String {
 fn about(about: &Value) -> String {
     let told = ABOUT.into_iter().filter(|(_, field)| !about[*field].is_null());
     let told: Vec<String> =
-        told.map(|(head, field)| format!("{} {}", head.to_lowercase(), text(&about[field]))).collect();
+        told.map(|(head, field)| format!("{} {}", head.to_lowercase(), in_words(field, &about[field]))).collect();
     if told.is_empty() { String::new() } else { told.join(", ") + "\n" }
 }
 
@@ -417,16 +428,16 @@ mod tests {
     #[test]
     fn what_the_batch_system_told_of_jobs_stands_beside_them_and_advice_below() {
         let about = json!({
-            "name": "train\u{1b}[2J", "user": "kim", "uid": 1001, "account": "ml", "queue": null, "array_task": null,
-            "start": "2026-11-20T14:59:59Z", "end": null, "state": "running", "exit_code": null,
+            "name": "train\u{1b}[2J", "user": "kim", "uid": 1001, "account": "ml", "queue": null, "array_task": "6_1",
+            "start": "2026-11-20T14:59:59.285057499Z", "end": null, "state": "running", "exit_code": null,
         });
         let told = job(Some("job:7"), &json!({"about": about, "holder": "job:7"}));
         let shown = list(&answer(&[told.clone(), job(Some("pod:team/p/"), &json!({}))]), "holder");
         let lines: Vec<&str> = shown.lines().collect();
         assert!(lines[0].ends_with("STATE") && !lines[0].contains("QUEUE"), "what nobody knows: {shown}");
         let cells: Vec<&str> = lines[1].split_whitespace().collect();
-        let last = ["a,b", "train\u{fffd}[2J", "kim", "ml", "2026-11-20T14:59:59Z", "running"];
-        assert_eq!(cells[cells.len() - 6..], last);
+        let last = ["a,b", "6_1", "train\u{fffd}[2J", "kim", "ml", "2026-11-20T14:59:59Z", "running"];
+        assert_eq!(cells[cells.len() - 7..], last);
         assert!(lines[2].ends_with('-'), "{shown}");
         let advice =
             json!({"text": "2 of 8 GPUs never passed 1 %; with 6 this job would have saved 31.2 GPU hours"});
@@ -435,7 +446,7 @@ mod tests {
         let lines: Vec<&str> = shown.lines().collect();
         assert_eq!(
             lines[1],
-            "name train\u{fffd}[2J, user kim, account ml, start 2026-11-20T14:59:59Z, state running"
+            "array 6_1, name train\u{fffd}[2J, user kim, account ml, start 2026-11-20T14:59:59Z, state running"
         );
         assert!(lines[lines.len() - 1].ends_with("31.2 GPU hours"), "{shown}");
     }
