@@ -236,22 +236,35 @@ fn entries<'a>(answer: &'a Value, key: &str) -> impl Iterator<Item = &'a Value> 
 
 /// A line a finding.
 fn list(answer: &Value) -> String {
-    let head = ["SEVERITY", "KIND", "SUBJECT", "SINCE", "GPUS", "JOB", "FINDING"];
-    let mut rows = vec![head.map(str::to_owned).to_vec()];
+    let is_known = |field: &str| entries(answer, "findings").any(|one| !one["reach"][field].is_null());
+    let known: Vec<(&str, &str)> = COSTS.into_iter().filter(|(_, field)| is_known(field)).collect();
+    let heads = ["SEVERITY", "KIND", "SUBJECT", "SINCE", "GPUS"].into_iter();
+    let heads = heads.chain(known.iter().map(|(head, _)| *head)).chain(["JOB", "FINDING"]);
+    let mut rows: Vec<Vec<String>> = vec![heads.map(str::to_owned).collect()];
     for finding in entries(answer, "findings") {
-        rows.push(vec![
+        let reach = &finding["reach"];
+        let mut row = vec![
             text(&finding["severity"]),
             text(&finding["kind"]),
             subject(finding),
             since(finding),
-            text(&finding["reach"]["concerned_gpus"]),
-            job(finding),
-            text(&finding["sentence"]),
-        ]);
+            text(&reach["concerned_gpus"]),
+        ];
+        row.extend(known.iter().map(|(_, field)| cost(&reach[*field])));
+        row.extend([job(finding), text(&finding["sentence"])]);
+        rows.push(row);
     }
     let found = rows.len() - 1;
     let table = if found == 0 { String::new() } else { aligned(&rows) };
     table + &total(answer, found)
+}
+
+/// Heads and fields of what a finding costs, and whom; those that are known of none are left out.
+const COSTS: [(&str, &str); 2] = [("GPU H/H", "gpu_hours_per_hour"), ("USER", "user")];
+
+/// A number to one digit after the point, or a text.
+fn cost(value: &Value) -> String {
+    value.as_f64().map_or_else(|| text(value), |hours| format!("{hours:.1}"))
 }
 
 /// When it began.
@@ -299,7 +312,8 @@ fn with_steps(answer: &Value) -> String {
             counted(finding["reach"]["concerned_gpus"].as_u64().unwrap_or(0), "GPU")
         });
         let job = job(finding);
-        line(&mut out, &if job == "-" { whom } else { format!("{whom}, job {job}") });
+        let whom = if job == "-" { whom } else { format!("{whom}, job {job}") };
+        line(&mut out, &(whom + &costs(&finding["reach"])));
         evidence(&mut out, finding);
         if let Some(looked_after) = looked_after(finding) {
             line(&mut out, &format!("  {looked_after}"));
@@ -309,6 +323,14 @@ fn with_steps(answer: &Value) -> String {
         line(&mut out, "");
     }
     out + &total(answer, shown)
+}
+
+/// Whose job it is, and what each hour costs, as far as they are known.
+fn costs(reach: &Value) -> String {
+    let user = reach["user"].as_str().map(|_| format!(" of {}", text(&reach["user"])));
+    let hours = reach["gpu_hours_per_hour"].as_f64();
+    let hours = hours.map(|hours| format!(", {hours:.1} GPU hours an hour for nothing"));
+    user.unwrap_or_default() + &hours.unwrap_or_default()
 }
 
 fn evidence(out: &mut String, of: &Value) {
@@ -355,4 +377,30 @@ fn explanation(answer: &Value) -> String {
 fn line(out: &mut String, text: &str) {
     // A string takes everything.
     let _written = writeln!(out, "{text}");
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_list_says_whose_job_is_concerned_and_what_that_costs_where_it_is_known() {
+        let of = |reach: &Value| {
+            let subject = json!({"name": "7"});
+            json!({"severity": "warning", "kind": "job_hung", "subject": subject, "since": "2026-11-20T10:00:00Z",
+                   "sentence": "7 stands still", "reach": reach})
+        };
+        let plain = of(&json!({"concerned_gpus": 8, "job": "7"}));
+        let told = of(&json!({"concerned_gpus": 8, "job": "7", "user": "kim", "gpu_hours_per_hour": 8.0}));
+        let shown = list(&json!({"findings": [plain], "total": 1}));
+        assert!(!shown.contains("USER") && !shown.contains("GPU H/H"), "{shown}");
+        let answer = json!({"findings": [told, plain], "total": 2});
+        let shown = list(&answer);
+        let line = |number: usize| shown.lines().nth(number).unwrap();
+        assert!(line(0).contains("GPU H/H") && line(0).contains("USER"), "{shown}");
+        assert!(line(1).contains(" 8.0 ") && line(1).contains(" kim "), "{shown}");
+        assert!(!line(2).contains("kim"), "{shown}");
+        let steps = with_steps(&answer);
+        assert!(steps.contains("8 GPUs concerned, job 7 of kim, 8.0 GPU hours an hour for nothing"), "{steps}");
+    }
 }

@@ -66,10 +66,23 @@ impl FleetFinding {
         }
     }
 
-    /// GPU hours that its GPUs hold for nothing in each hour that it lasts; none: they work, if slowly.
+    /// GPU hours that are held for nothing in each hour that it lasts: of GPUs that stand still, and of those of a job that wait for a slower
+    /// one; none: the GPUs work, or it is not known.
     pub fn wasted_gpu_hours_per_hour(&self) -> Option<f64> {
-        let all_stand = ["job_hung", "job_stalled", "idle_held"].contains(&self.kind.id);
-        all_stand.then_some(float(self.reach.concerned_gpus))
+        let concerned = float(self.reach.concerned_gpus);
+        match self.kind.id {
+            "job_hung" | "job_stalled" | "idle_held" => Some(concerned),
+            // The others wait for it in every step.
+            "straggler" => Some(concerned * self.lost_share_of("gpu_clock_mhz")?),
+            _ => None,
+        }
+    }
+
+    /// By which share a value of its evidence is below that with which it is compared.
+    fn lost_share_of(&self, quantity: &str) -> Option<f64> {
+        let evidence = self.evidence.iter().find(|one| one.quantity == quantity)?;
+        let usual = evidence.compared_with.filter(|usual| usual.value > 0.0)?;
+        Some((1.0 - evidence.value / usual.value).max(0.0))
     }
 
     /// Whether another one about the same subject tells of the same fault and says less.

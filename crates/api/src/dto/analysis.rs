@@ -172,7 +172,8 @@ pub(crate) struct ReachEntry<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(required = false, nullable = false)]
     user: Option<String>,
-    /// GPU hours that are held for nothing in each hour that it lasts; missing: the GPUs work, if slowly.
+    /// GPU hours that are held for nothing in each hour that it lasts: of GPUs that stand still, and of those of a job that wait for a
+    /// slower one; missing: the GPUs work, or it is not known.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(required = false, nullable = false)]
     gpu_hours_per_hour: Option<f64>,

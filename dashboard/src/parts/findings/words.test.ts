@@ -75,6 +75,7 @@ describe("evidence", () => {
 it("says in words whom it reaches", () => {
   expect(reachWords(finding())).toBe("1 GPU, in work of 8 GPUs");
   expect(reachWords(finding({ reach: { ...finding().reach, gpu_count: 8 } }))).toBe("8 GPUs");
+  expect(reachWords(finding({ reach: { ...finding().reach, user: "kim", gpu_hours_per_hour: 8 } }))).toBe("1 GPU, in work of 8 GPUs, of kim, 8 GPU hours an hour for nothing");
   expect(kindTitle("row_remap_pending")).toBe("Row remap pending");
   expect(kindTitle("xid")).toBe("XID");
 });

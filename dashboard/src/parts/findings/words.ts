@@ -71,9 +71,12 @@ export function besideOf({ subject, reach }: Finding): { readonly path: string; 
   return reach.hostname === null ? null : { path: COMPARE.to({ host: reach.hostname }), text: "its node" };
 }
 
-/** Whom it reaches beyond its subject, in words. */
+/** Whom it reaches beyond its subject, in words, and what that costs where it is known. */
 export function reachWords(finding: Finding): string {
-  const { gpu_count: own, concerned_gpus: concerned } = finding.reach;
+  const { gpu_count: own, concerned_gpus: concerned, user, gpu_hours_per_hour: wasted } = finding.reach;
   const gpus = (count: number) => `${count.toLocaleString("en")} ${count === 1 ? "GPU" : "GPUs"}`;
-  return concerned > own ? `${gpus(own)}, in work of ${gpus(concerned)}` : gpus(own);
+  const reached = concerned > own ? `${gpus(own)}, in work of ${gpus(concerned)}` : gpus(own);
+  const whose = user === undefined ? "" : `, of ${user}`;
+  const cost = wasted === undefined ? "" : `, ${wasted.toLocaleString("en", { maximumFractionDigits: 1 })} GPU hours an hour for nothing`;
+  return reached + whose + cost;
 }

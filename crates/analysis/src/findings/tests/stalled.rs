@@ -131,3 +131,19 @@ fn a_job_of_which_one_gpu_works_or_that_never_worked_has_not_stalled() {
     let hardly = |_: usize, ago: i64| if ago > 28 { 95.0 } else { 0.0 };
     assert!(!kinds(&hardly, RESTS).contains(&"job_stalled"), "it worked for some minutes only");
 }
+
+#[test]
+fn a_straggler_costs_the_time_in_which_the_gpus_of_its_job_wait_for_it() {
+    let names = ["a", "b", "c", "d"];
+    let gpus: Vec<Arc<GpuState>> = names.iter().map(|name| gpu(name, "n1", "train", 0, &[])).collect();
+    let fast: &[(&str, f64)] = &[("utilization_pct", 99.0), ("gpu_clock_mhz", 2000.0)];
+    let slow: &[(&str, f64)] = &[("utilization_pct", 99.0), ("gpu_clock_mhz", 1500.0)];
+    let recent = recent(10, &names.map(|name| (name, "train", if name == "c" { slow } else { fast })));
+    let lost = HashMap::new();
+    let found = judge(&Situation { fresh: FRESH, gpus: &gpus, recent: &recent, lost: &lost });
+    let costs = |kind: &str| {
+        let found = found.iter().find(|one| one.finding.kind.id == kind);
+        found.unwrap().finding.wasted_gpu_hours_per_hour()
+    };
+    assert_eq!(costs("straggler"), Some(1.0));
+}
