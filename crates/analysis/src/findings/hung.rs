@@ -17,7 +17,7 @@ use super::threshold::{
     HUNG_SM_ACTIVITY, LOADED_FROM_PCT, LOADED_MINUTES_MIN, MARKED_NOW_NS, MARKED_SINCE_NS,
 };
 use super::throttling::percent;
-use super::{Candidate, Evidence, Member, Reach, Subject, Survey, finding};
+use super::{Candidate, Evidence, LostGpu, Member, Reach, Subject, Survey, finding};
 use crate::freshness::newest_value;
 use crate::robust::median;
 
@@ -32,6 +32,7 @@ const BEHIND_PART: i64 = 4;
 /// and by so many of its own intervals.
 const BEHIND_ROWS: i64 = 3;
 const BEFORE: &str = "before";
+const PROCESSES: MetricId = MetricId::of("process_count");
 
 /// A GPU of a job now, beside its own work of before.
 struct WorkLook<'a> {
@@ -39,6 +40,8 @@ struct WorkLook<'a> {
     /// End of its last minute of work.
     worked_until_ns: i64,
     utilization: f64,
+    /// Whether no process is on it any more.
+    has_no_process: bool,
     /// Power in W, now and before.
     power: (f64, f64),
     /// Of each of [`ACTIVITIES`], now and before; none: it is not read, or was hardly anything.
@@ -68,6 +71,8 @@ struct JobLook<'a> {
     looks: Vec<WorkLook<'a>>,
     /// Those that fell silent about when the others stopped.
     silent: Vec<&'a Arc<GpuState>>,
+    /// Those whose agent reports that they are lost.
+    lost: &'a HashMap<Arc<str>, LostGpu>,
 }
 
 impl<'a> Survey<'a> {
@@ -129,7 +134,7 @@ impl<'a> Survey<'a> {
         let mut silent: Vec<&'a Arc<GpuState>> = fallen.iter().map(|member| member.gpu).collect();
         silent.extend(away.iter().filter(|gpu| left.contains(&newest_value(gpu))));
         let looks = present.iter().filter_map(|member| self.look(*member)).collect();
-        Some(JobLook { present, looks, silent })
+        Some(JobLook { present, looks, silent, lost: self.now.lost })
     }
 
     fn look(&self, Member { gpu, window }: Member<'a>) -> Option<WorkLook<'a>> {
@@ -150,6 +155,7 @@ impl<'a> Survey<'a> {
             gpu,
             worked_until_ns: until_ns,
             utilization,
+            has_no_process: now(PROCESSES).is_some_and(|processes| processes <= 0.0),
             power: (power, power_w),
             activities: compared,
         })
@@ -157,7 +163,7 @@ impl<'a> Survey<'a> {
 }
 
 fn hung<'a>(holder: &Arc<str>, job: &JobLook<'a>) -> Option<Candidate> {
-    let JobLook { present, looks, silent } = job;
+    let JobLook { present, looks, silent, .. } = job;
     let stuck: Vec<&WorkLook<'a>> = looks.iter().filter(|look| look.is_stuck()).collect();
     let left: Vec<&WorkLook<'a>> = looks.iter().filter(|look| look.has_left()).collect();
     let others_max = (float(present.len()) * HUNG_OTHERS_SHARE).max(1.0);
@@ -207,7 +213,7 @@ fn hung<'a>(holder: &Arc<str>, job: &JobLook<'a>) -> Option<Candidate> {
 }
 
 /// Which GPU of a job left its pattern first, and when.
-fn who_began(JobLook { present, silent, .. }: &JobLook<'_>, left: &[&WorkLook<'_>]) -> String {
+fn who_began(JobLook { present, silent, lost, .. }: &JobLook<'_>, left: &[&WorkLook<'_>]) -> String {
     if let Some(first) = silent.iter().min_by_key(|gpu| newest_value(gpu)) {
         let is_there = |gpu: &Arc<GpuState>| gpu.identity.node() == first.identity.node();
         let whole_node = first.identity.node().filter(|_| {
@@ -215,7 +221,10 @@ fn who_began(JobLook { present, silent, .. }: &JobLook<'_>, left: &[&WorkLook<'_
         });
         let at = to_the_second(newest_value(first));
         return match (silent.len(), whole_node) {
-            (1, _) => format!("{} fell silent at {at}", first.name()),
+            (1, _) => {
+                let why = lost.get(&first.key).map_or_else(String::new, |lost| format!(": {}", lost.detail));
+                format!("{} fell silent at {at}{why}", first.name())
+            }
             (all, Some(node)) => format!("{node} fell silent with {all} of its GPUs at {at}"),
             (all, None) => format!("{} fell silent at {at}, and {} more", first.name(), all - 1),
         };
@@ -224,10 +233,12 @@ fn who_began(JobLook { present, silent, .. }: &JobLook<'_>, left: &[&WorkLook<'_
     let Some(first) = left.iter().min_by_key(|look| look.worked_until_ns) else {
         return "who began is not known".to_owned();
     };
-    let (name, until) = (first.gpu.name(), to_the_second(first.worked_until_ns));
+    let why = if first.has_no_process { ", has no process any more" } else { "" };
+    let until = to_the_second(first.worked_until_ns);
+    let began = format!("{} has done nothing since about {until}{why}", first.gpu.name());
     match left.len() {
-        1 => format!("{name} has done nothing since about {until} and may be the one that they wait for"),
-        all => format!("{name} has done nothing since about {until}, and {} more do nothing", all - 1),
+        1 => format!("{began} and may be the one that they wait for"),
+        all => format!("{began}, and {} more do nothing", all - 1),
     }
 }
 

@@ -12,6 +12,15 @@ type Now = (&'static str, i64, &'static [(&'static str, i64)]);
 
 /// So many GPUs with so many rows a minute.
 fn hung_of(gpus: usize, rows: u32, now: impl Fn(usize) -> Now) -> Vec<FleetFinding> {
+    hung_with_lost((gpus, rows), now, &HashMap::new())
+}
+
+/// Some of which agents report that they are lost.
+fn hung_with_lost(
+    (gpus, rows): (usize, u32),
+    now: impl Fn(usize) -> Now,
+    lost: &HashMap<Arc<str>, LostGpu>,
+) -> Vec<FleetFinding> {
     const BEFORE: &[(&str, f64)] =
         &[("utilization_pct", 99.0), ("power_w", 650.0), ("memory_utilization_pct", 45.0)];
     let names: Vec<String> = (0..gpus).map(|index| format!("GPU-{index}")).collect();
@@ -22,8 +31,7 @@ fn hung_of(gpus: usize, rows: u32, now: impl Fn(usize) -> Now) -> Vec<FleetFindi
         gpu(name, node, "train", age_s, values)
     };
     let gpus: Vec<Arc<GpuState>> = names.iter().enumerate().map(state).collect();
-    let lost = HashMap::new();
-    let found = judge(&Situation { fresh: FRESH, gpus: &gpus, recent: &recent, lost: &lost });
+    let found = judge(&Situation { fresh: FRESH, gpus: &gpus, recent: &recent, lost });
     let found = found.into_iter().filter(|one| one.opens && one.finding.kind.id == "job_hung");
     found.map(|one| one.finding).collect()
 }
@@ -101,6 +109,25 @@ fn a_job_stands_still_though_up_to_half_of_it_fell_silent() {
     // With rows a minute apart nobody has fallen silent yet.
     let phases = |index: usize| ("n1", 2 + 8 * i64::try_from(index).unwrap(), WAITS);
     assert_eq!(who(8, 1, &phases), unknown);
+}
+
+#[test]
+fn why_the_first_left_is_said_where_it_is_known() {
+    const GONE: &[(&str, i64)] = &[("utilization_pct", 0), ("power_w", 90), ("process_count", 0)];
+    let gone = who(8, 6, &|index| ("n1", 2, if index == 5 { GONE } else { WAITS })).unwrap();
+    assert_eq!(
+        gone,
+        "n1 / GPU-5 has done nothing since about 1971-11-26T10:40:00Z, has no process any more and may be the one that they wait for"
+    );
+    let lost = LostGpu { at_ns: NOW_NS - 140 * SECOND_NS, detail: Arc::from("fell off the bus") };
+    let lost = HashMap::from([(Arc::from("GPU-3"), lost)]);
+    let now = |index: usize| if index == 3 { ("n2", 140, NOTHING) } else { ("n1", 2, WAITS) };
+    let found = hung_with_lost((8, 6), now, &lost);
+    let sentence = &found.first().unwrap().sentence;
+    assert!(
+        sentence.ends_with("n2 / GPU-3 fell silent at 1971-11-26T10:37:40Z: fell off the bus"),
+        "{sentence}"
+    );
 }
 
 #[test]
