@@ -5,6 +5,7 @@ mod heard;
 mod jobs;
 mod kept;
 mod message;
+mod outcome;
 mod socket;
 
 pub(crate) use jobs::Jobs;

@@ -30,6 +30,10 @@ const RUNNING_KEPT_NS: i64 = 31 * DAY_NS;
 const RUN_SILENT_NS: i64 = MINUTE_NS;
 /// Most rows of a batch; the rest is published at the next look.
 const ROWS_MAX: usize = 500;
+/// Jobs of which it is asked at once how they ended; the rest is asked for later.
+const ASKED_MAX: usize = 200;
+/// So often it is asked how a job ended: while its scripts run, for two minutes.
+const ASKED_TIMES: u32 = 40;
 /// The step of a row about a job as a whole: hooks are about no other.
 const WHOLE: &str = "whole";
 
@@ -44,6 +48,8 @@ pub(crate) struct Jobs {
     kept: Option<KeptJobs>,
     /// Tells that something is to be kept.
     pub news: Notify,
+    /// Tells that a controller has told of the end of a job.
+    pub ended: Notify,
     /// What became of messages.
     pub counts: HeardCounts,
 }
@@ -66,6 +72,9 @@ struct KnownJob {
     superseded_ns: Option<i64>,
     /// When the program of a recording last set a mark.
     marked_ns: Option<i64>,
+    /// How it ended, as Slurm said when it was asked, and how often it was.
+    outcome: Option<&'static str>,
+    asked: u32,
     as_of_ns: i64,
     /// When it was last told of, or a job in its place, monotonic.
     heard_ns: i64,
@@ -83,8 +92,8 @@ impl Jobs {
             let _refused = host.set(column, text);
         }
         let origin = Origin { node: node.into(), started_ns: Moment::now().wall_ns };
-        let (known, news, counts) = (Mutex::default(), Notify::new(), HeardCounts::default());
-        Self { ownership, host, origin, known, kept: None, news, counts }
+        let (known, news, ended) = (Mutex::default(), Notify::new(), Notify::new());
+        Self { ownership, host, origin, known, kept: None, news, ended, counts: HeardCounts::default() }
     }
 
     /// The same, with those that an earlier agent knew to run, and kept for a later one.
@@ -136,6 +145,31 @@ impl Jobs {
         jobs.insert(key, KnownJob::of(told, before, begun_ns, now));
         known.has_news |= is_kept;
         true
+    }
+
+    /// The jobs that are over by the controller's word, and of which it is not known how they ended. Each is named some times at most.
+    pub(super) fn without_outcome(&self) -> Vec<String> {
+        let mut known = self.known();
+        let is_wanted = |job: &KnownJob| {
+            let is_over = job.told.hook == JobHook::Controller && job.end_ns.is_some();
+            is_over && job.outcome.is_none() && job.asked < ASKED_TIMES
+        };
+        let wanted = known.jobs.values_mut().filter(|job| is_wanted(job)).take(ASKED_MAX);
+        wanted
+            .map(|job| {
+                job.asked += 1;
+                job.told.id.clone()
+            })
+            .collect()
+    }
+
+    /// Takes how a job ended. One that has begun again meanwhile has not.
+    pub(super) fn take_outcome(&self, id: &str, outcome: &'static str, now: Moment) {
+        let mut known = self.known();
+        let job = known.jobs.get_mut(&(JobHook::Controller, id.to_owned()));
+        if let Some(job) = job.filter(|job| job.end_ns.is_some()) {
+            (job.outcome, job.as_of_ns, job.published) = (Some(outcome), now.wall_ns, None);
+        }
     }
 
     /// Gives the GPUs of jobs that run to these, from their prolog on, and those that no job has to recordings. The newest counts. Who has
@@ -245,6 +279,8 @@ impl KnownJob {
             end_ns,
             superseded_ns: None,
             marked_ns,
+            outcome: None,
+            asked: 0,
             as_of_ns: now.wall_ns,
             heard_ns: now.mono_ns,
             published: None,
@@ -267,6 +303,8 @@ impl KnownJob {
             end_ns: None,
             superseded_ns: None,
             marked_ns: None,
+            outcome: None,
+            asked: 0,
             as_of_ns: now.wall_ns,
             heard_ns: now.mono_ns.saturating_sub(now.wall_ns.saturating_sub(since_ns).max(0)),
             published: None,
@@ -319,7 +357,8 @@ impl KnownJob {
         let _refused = identity.set(IdentityColumn::Job, &self.told.id);
         let identity = builder.intern(&identity);
         let row = builder.row(row_ns, identity);
-        let state = if self.end_ns.is_some() { "ended" } else { "running" };
+        let ended = self.outcome.unwrap_or("ended");
+        let state = if self.end_ns.is_some() { ended } else { "running" };
         for (column, text) in [
             ("job_id", Some(self.told.id.as_str())),
             ("step", Some(WHOLE)),

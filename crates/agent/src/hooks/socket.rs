@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use gpuvitals_core::clock::Moment;
-use gpuvitals_sources::machine::Machine;
+use gpuvitals_sources::machine::{Machine, find_tool};
 use tokio::net::{UnixListener, UnixStream};
 use tokio::runtime::Handle;
 use tokio_util::task::AbortOnDropHandle;
@@ -17,7 +17,8 @@ use tokio_util::task::AbortOnDropHandle;
 use super::fact::ToldJob;
 use super::heard::Heard;
 use super::jobs::Jobs;
-use super::message::{HookMessage, MESSAGE_LEN_MAX, TAKEN};
+use super::message::{HookMessage, JobHook, MESSAGE_LEN_MAX, TAKEN};
+use super::outcome;
 use crate::AgentSettings;
 
 /// Hooks that are heard at once at most: a controller starts hundreds of jobs of an array at once.
@@ -58,6 +59,7 @@ pub(crate) struct HookSocket {
     path: PathBuf,
     _serving: AbortOnDropHandle<()>,
     _keeping: AbortOnDropHandle<()>,
+    _asking: Option<AbortOnDropHandle<()>>,
     /// Held until the socket's file is gone, so that no other agent takes the path meanwhile.
     _lock: File,
 }
@@ -79,7 +81,10 @@ impl HookSocket {
                 tracing::info!(socket = %path.display(), "hooks of a batch system may tell of jobs");
                 let serving = AbortOnDropHandle::new(runtime.spawn(serve(listener, Arc::clone(jobs))));
                 let keeping = AbortOnDropHandle::new(runtime.spawn(keep(Arc::clone(jobs))));
-                Ok(Some(Self { path, _serving: serving, _keeping: keeping, _lock: lock }))
+                // Where Slurm is not installed nobody can be asked.
+                let asking = find_tool(outcome::PROGRAM)
+                    .map(|_| AbortOnDropHandle::new(runtime.spawn(outcome::ask(Arc::clone(jobs)))));
+                Ok(Some(Self { path, _serving: serving, _keeping: keeping, _asking: asking, _lock: lock }))
             }
             Err(error) if settings.is_hook_socket_auto() => {
                 tracing::warn!(error = gpuvitals_core::causes(&error), "no hook can tell of jobs");
@@ -193,8 +198,12 @@ async fn hear(stream: &UnixStream, jobs: &Jobs) -> (Heard, String) {
     let Some(told) = ToldJob::of(&message) else {
         return (Heard::Malformed, "SLURM_JOB_ID is no number of a job".to_owned());
     };
+    let is_end = told.hook == JobHook::Controller && told.is_over;
     if jobs.hear(told, Moment::now()) {
         jobs.news.notify_one();
+        if is_end {
+            jobs.ended.notify_one();
+        }
         (Heard::Taken, String::new())
     } else {
         (Heard::Full, "too many jobs are known, and all run".to_owned())

@@ -116,9 +116,9 @@ pub(crate) struct AboutJob {
     start: Option<Moment>,
     /// When it ended; null: at the end of the range it ran, or that is not known.
     end: Option<Moment>,
-    /// `running` or `ended` at the end of the range; null: nobody had told of it for long.
-    #[schema(value_type = Option<String>)]
-    state: Option<&'static str>,
+    /// `running` or `ended` at the end of the range; of a job that is over how it ended, where Slurm said so: `completed`, `failed`,
+    /// `cancelled`, `timeout` and so on. Null: nobody had told of it for long.
+    state: Option<String>,
     /// How it ended, `CODE:SIGNAL`; null: at the end of the range it ran, or that is not known.
     exit_code: Option<String>,
     /// Its labels that the setting `jobs.labels` names; missing if it has none of them.
@@ -263,7 +263,10 @@ impl AboutJob {
             array_task: text(job.array_task()),
             start: job.start_ns.map(Moment),
             end: job.end_ns.map(Moment),
-            state: job.runs.map(|runs| if runs { "running" } else { "ended" }),
+            state: job.runs.map(|runs| {
+                let state = if runs { "running" } else { job.outcome.as_deref().unwrap_or("ended") };
+                state.to_owned()
+            }),
             exit_code: text(job.exit_code.as_ref()),
             labels: job.labels().map(|(key, value)| (key.to_owned(), value.to_owned())).collect(),
         }

@@ -294,7 +294,11 @@ const JOBS: &[TableColumn] = &[
     nanoseconds("start_ns", "When it began on this host, since 1970 in UTC."),
     nanoseconds("end_ns", "When it ended there, since 1970 in UTC; none: it runs."),
     nanoseconds("marked_ns", "When the program of a recording last set a mark, since 1970 in UTC."),
-    text("state", "`running` or `ended`."),
+    text(
+        "state",
+        "`running` or `ended`; of a job that is over how it ended, where the batch system said so: `completed`, `failed`, `cancelled`, \
+         `timeout`, `out_of_memory`, `node_fail`, `preempted`, `deadline`, `boot_fail`.",
+    ),
     text(
         "exit_code",
         "How it ended, `CODE:SIGNAL`. Slurm tells its hooks `0:0` of a job that was cancelled or ran out of time, too.",

@@ -18,6 +18,8 @@ const TOLD_AGAIN_NS: i64 = 30 * MINUTE_NS;
 pub(super) const WHOLE: &str = "whole";
 /// Who tells of all hosts of a job.
 const CONTROLLER: &str = "controller";
+/// States that say no more than whether a job runs.
+const PLAIN_STATES: [&str; 2] = ["running", "ended"];
 /// The columns of texts of which the newest counts, whoever tells it, in the order of [`BatchJob::texts`].
 const TEXTS: [&str; 6] = ["job_name", "job_user", "account", "queue", "array_task", "labels"];
 
@@ -36,6 +38,8 @@ pub struct BatchJob {
     pub runs: Option<bool>,
     /// How it ended, `CODE:SIGNAL`.
     pub exit_code: Option<Arc<str>>,
+    /// How it ended, as the batch system calls it: `cancelled`; none: it runs, or that is not known.
+    pub outcome: Option<Arc<str>>,
 }
 
 impl BatchJob {
@@ -122,6 +126,7 @@ struct JobSpan {
     start_ns: Option<i64>,
     end_ns: Option<i64>,
     exit_code: Option<Arc<str>>,
+    outcome: Option<Arc<str>>,
 }
 
 /// The columns of a batch.
@@ -130,6 +135,7 @@ struct JobColumns<'a> {
     step: Option<&'a DictionaryArray<Int32Type>>,
     told_by: Option<&'a DictionaryArray<Int32Type>>,
     exit_code: Option<&'a DictionaryArray<Int32Type>>,
+    state: Option<&'a DictionaryArray<Int32Type>>,
     cluster: Option<&'a DictionaryArray<Int32Type>>,
     host: Option<&'a DictionaryArray<Int32Type>>,
     texts: [Option<&'a DictionaryArray<Int32Type>>; TEXTS.len()],
@@ -149,6 +155,7 @@ impl<'a> JobColumns<'a> {
             step: text("step"),
             told_by: text("told_by"),
             exit_code: text("exit_code"),
+            state: text("state"),
             cluster: batch.identity_column(IdentityColumn::Cluster),
             host: batch.identity_column(IdentityColumn::Node),
             texts: TEXTS.map(text),
@@ -174,8 +181,8 @@ fn whole_number(numbers: Option<MetricColumn<'_>>, row: usize) -> Option<i64> {
 impl BatchJobs {
     /// The columns of `jobs` that they are made of.
     pub fn columns() -> impl Iterator<Item = &'static str> {
-        let others = ["job_id", "step", "told_by", "as_of_ns", "start_ns", "end_ns", "uid", "exit_code"];
-        others.into_iter().chain(TEXTS)
+        let others = ["job_id", "step", "told_by", "as_of_ns", "start_ns", "end_ns", "uid"];
+        others.into_iter().chain(["exit_code", "state"]).chain(TEXTS)
     }
 
     /// Adds rows of `jobs`.
@@ -226,6 +233,7 @@ impl JoinedJob {
             start_ns: whole_number(columns.start_ns, row),
             end_ns: whole_number(columns.end_ns, row),
             exit_code: told(columns.exit_code, row).map(Arc::from),
+            outcome: told(columns.state, row).filter(|state| !PLAIN_STATES.contains(state)).map(Arc::from),
         };
         if told(columns.told_by, row) == Some(CONTROLLER) {
             let before = self.controller.take();
@@ -266,6 +274,7 @@ impl JoinedJob {
             end_ns: ended.and_then(end_ns),
             runs,
             exit_code: ended.and_then(|span| span.exit_code.clone()),
+            outcome: ended.and_then(|span| span.outcome.clone()),
         }
     }
 }
@@ -319,6 +328,20 @@ mod tests {
 
     fn of(rows: &[Told<'_>]) -> BatchJob {
         jobs(rows).get(None, "7", NOW_NS).unwrap()
+    }
+
+    #[test]
+    fn how_a_job_ended_is_what_the_batch_system_calls_it() {
+        let times = [Some(-100), Some(-60)];
+        let rows: &[Told<'_>] = &[
+            ("controller", "head", 60, times, &[("state", "ended")]),
+            ("epilog", "n1", 59, times, &[("state", "ended")]),
+            ("controller", "head", 50, times, &[("state", "cancelled")]),
+        ];
+        let job = of(rows);
+        assert_eq!((job.runs, job.outcome.as_deref()), (Some(false), Some("cancelled")));
+        let [first, epilog, _] = rows else { unreachable!() };
+        assert_eq!(of(&[*first, *epilog]).outcome, None, "nobody said how");
     }
 
     #[test]

@@ -35,7 +35,7 @@ export function holdersOf({ jobs, start, end }: Pick<JobList, "jobs" | "start" |
     holder: by === "holder" ? (job.holder ?? "") : (job.group ?? UNTOLD),
     about: job.about ?? null,
     told: by === "holder" ? toldOf(job) : [],
-    advice: by === "holder" && job.about?.state === "ended" ? { holder: job.holder ?? "", cluster: job.cluster, start, end } : null,
+    advice: by === "holder" && isOver(job.about?.state) ? { holder: job.holder ?? "", cluster: job.cluster, start, end } : null,
     cluster: job.cluster,
     isRunning: job.running === true,
     isSimulated: job.simulated === true,
@@ -51,11 +51,17 @@ export function holdersOf({ jobs, start, end }: Pick<JobList, "jobs" | "start" |
   }));
 }
 
+/** Whether it is known that a job is over. */
+function isOver(state: string | null | undefined): boolean {
+  return state !== undefined && state !== null && state !== "running";
+}
+
 /** Name, user, account, queue and labels, and how it ended. */
 function toldOf({ about }: JobUse): string[] {
   if (about === undefined) return [];
   const { name, user, account, queue, state, exit_code: code, labels = {} } = about;
-  const end = state === "ended" && code !== null ? `ended with ${code}` : state;
+  const hasCode = (state === "ended" || state === "failed") && code !== null;
+  const end = hasCode ? `${state} with ${code}` : (state?.replaceAll("_", " ") ?? null);
   const chosen = Object.entries(labels).map(([key, value]) => `${key}=${value}`);
   return [name, user, account, queue, ...chosen, end].filter((part) => part !== null);
 }

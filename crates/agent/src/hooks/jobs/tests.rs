@@ -117,6 +117,31 @@ fn a_row_comes_again_so_that_the_last_one_stays_whichever_frames_are_lost() {
 }
 
 #[test]
+fn how_a_job_ended_stands_in_its_row_once_slurm_was_asked() {
+    let jobs = jobs();
+    jobs.hear(told(JobHook::Controller, "7", &[]), at(0));
+    jobs.hear(told(JobHook::Controller, "8", &[]), at(0));
+    jobs.take_outcome("7", "cancelled", at(1));
+    assert!(jobs.without_outcome().is_empty(), "both run");
+    jobs.hear(told(JobHook::Controller, "7", &[("SLURM_JOB_EXIT_CODE2", "0:0")]), at(10));
+    jobs.hear(told(JobHook::Epilog, "7", &[]), at(10));
+    let _told = jobs.due(at(11));
+    assert_eq!(jobs.without_outcome(), ["7"]);
+    jobs.take_outcome("7", "cancelled", at(14));
+    assert!(jobs.without_outcome().is_empty(), "it is known");
+    let known = jobs.due(at(15));
+    assert_eq!(
+        shown(known.as_ref(), "exit_code"),
+        [row("7", "controller", "cancelled", Some("0:0"), [Some(0), Some(10)])]
+    );
+    let as_of = numbers(known.unwrap().records().column_by_name("as_of_ns").unwrap()).unwrap().value(0);
+    assert_eq!(as_of, Some(Value::Int(at(14).wall_ns)), "of two rows the later one stays");
+    jobs.hear(told(JobHook::Controller, "8", &[("SLURM_JOB_EXIT_CODE2", "0:0")]), at(20));
+    let asked = (0..100).take_while(|_| !jobs.without_outcome().is_empty()).count();
+    assert_eq!(asked, usize::try_from(ASKED_TIMES).unwrap(), "not for ever");
+}
+
+#[test]
 fn a_job_has_a_row_in_every_hour_in_which_it_runs() {
     let jobs = jobs();
     jobs.hear(told(JobHook::Prolog, "7", &[]), at(0));
