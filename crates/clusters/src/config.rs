@@ -19,6 +19,8 @@ const DRIVER_NAMESPACES: [&str; 2] = ["gpu-operator", "nvidia-gpu-operator"];
 pub(crate) const PARALLEL_MAX: usize = 256;
 /// Nodes of a cluster that are read at once, unless there are so many clusters that each has less: 100 nodes in two turns.
 pub(crate) const PARALLEL: usize = 64;
+/// Most labels of pods that are kept: as many as a batch job has.
+const POD_LABELS_MAX: usize = 16;
 /// Shortest time between two readings of a node: an exec is expensive for the API server and the node.
 const POLL_INTERVAL_MIN: Duration = Duration::from_millis(100);
 
@@ -128,6 +130,12 @@ pub struct ClusterSettings {
     /// Label selectors of the driver's pods; the first that finds any counts.
     #[serde(default = "driver_selectors")]
     pub driver_selectors: Vec<String>,
+    /// Namespaces whose pods are listed for their labels; none: of no pod labels are read.
+    #[serde(default)]
+    pub pod_namespaces: Vec<String>,
+    /// The labels of these pods that are kept.
+    #[serde(default)]
+    pub pod_labels: Vec<String>,
     /// Container with nvidia-smi.
     #[serde(default = "driver_container")]
     pub driver_container: String,
@@ -202,6 +210,12 @@ impl Cluster {
             ((1..=PARALLEL_MAX).contains(&parallel), "parallel", "1 to 256"),
             ((1 << 10..=16 << 20).contains(&settings.output_max), "output_max", "1KiB to 16MiB"),
             (!settings.driver_selectors.is_empty(), "driver_selectors", "one selector at least"),
+            (
+                settings.pod_labels.is_empty() == settings.pod_namespaces.is_empty(),
+                "pod_labels",
+                "set where pod_namespaces is, and there alone",
+            ),
+            (settings.pod_labels.len() <= POD_LABELS_MAX, "pod_labels", "16 at most"),
             (settings.command.iter().all(|word| !word.is_empty()), "command", "words"),
             (!settings.command.is_empty(), "command", "one word at least"),
         ];

@@ -12,6 +12,7 @@ use tokio::time::timeout;
 
 use crate::config::Cluster;
 use crate::error::ClusterError;
+use crate::labels::LabelledPod;
 
 /// Objects of a page.
 const PAGE_LEN: u32 = 500;
@@ -26,6 +27,8 @@ pub(crate) struct Discovered {
     pub(crate) nodes: Vec<FoundNode>,
     /// Where driver pods are, ready or not; none: nowhere.
     pub(crate) driver_namespace: Option<Arc<str>>,
+    /// The pods whose labels are kept. The role may have no right to list them, and the GPUs are read all the same.
+    pub(crate) pods: Result<Vec<LabelledPod>, ClusterError>,
 }
 
 /// A node with GPUs.
@@ -57,7 +60,22 @@ pub(crate) async fn discover(client: &Client, cluster: &Cluster) -> Result<Disco
     list(&all, &ListParams::default(), deadline, |node: Node| nodes.extend(gpu_node(node, cluster, &pods)))
         .await?;
     nodes.sort_by(|one, other| one.name.cmp(&other.name));
-    Ok(Discovered { nodes, driver_namespace })
+    let pods = labelled_pods(client, cluster).await;
+    Ok(Discovered { nodes, driver_namespace, pods })
+}
+
+/// The pods of the namespaces whose labels are kept; one may come twice.
+async fn labelled_pods(client: &Client, cluster: &Cluster) -> Result<Vec<LabelledPod>, ClusterError> {
+    let settings = &cluster.settings;
+    let mut found = Vec::new();
+    for namespace in &settings.pod_namespaces {
+        let api = Api::<Pod>::namespaced(client.clone(), namespace);
+        list(&api, &ListParams::default(), settings.exec_deadline, |pod: Pod| {
+            found.extend(LabelledPod::of(pod, &settings.pod_labels));
+        })
+        .await?;
+    }
+    Ok(found)
 }
 
 /// The driver pods by node, and their namespace: the first that has any. The role may have rights in one of them alone, so what

@@ -12,6 +12,7 @@ mod config;
 mod discovery;
 mod error;
 mod exec;
+mod labels;
 mod node;
 mod session;
 mod settings;

@@ -21,6 +21,7 @@ use crate::config::Cluster;
 use crate::discovery::{Discovered, discover};
 use crate::error::{ClusterError, ErrorClass};
 use crate::exec::{ExecTarget, PodTool};
+use crate::labels::{LabelledPod, PodLabels};
 use crate::node::{Node, NodeAnswer, NodeFailure, NodeReader, pause};
 use crate::session::Session;
 use gpuvitals_core::clusters::{ClusterState, ClusterView, NodeState};
@@ -61,6 +62,9 @@ pub(crate) struct Watcher {
     wants_list: bool,
     /// Where the driver's pods are; none: there are none.
     driver_namespace: Option<Arc<str>>,
+    pod_labels: PodLabels,
+    /// Whether its pods could be listed for their labels.
+    has_labels: bool,
     has_discovered: bool,
     failure: Option<ClusterError>,
     failures: u32,
@@ -101,6 +105,8 @@ impl Watcher {
             discover_at: Instant::now(),
             wants_list: false,
             driver_namespace: None,
+            pod_labels: PodLabels::default(),
+            has_labels: true,
             has_discovered: false,
             failure: None,
             failures: 0,
@@ -204,6 +210,7 @@ impl Watcher {
         }
         self.failures = 0;
         (self.has_discovered, self.driver_namespace) = (true, discovered.driver_namespace);
+        self.tell_labels(discovered.pods, wall_ns);
         let mut before = std::mem::take(&mut self.nodes);
         for found in discovered.nodes {
             let name = Arc::clone(&found.name);
@@ -214,6 +221,26 @@ impl Watcher {
                 Node::new(found, self.reader_of(&name), now, wall_ns)
             };
             self.nodes.insert(name, node);
+        }
+    }
+
+    /// Hands over the labels of pods. That they cannot be listed is no fault of the cluster's.
+    fn tell_labels(&mut self, pods: Result<Vec<LabelledPod>, ClusterError>, wall_ns: i64) {
+        let cluster = self.cluster.name();
+        match pods {
+            Ok(pods) => {
+                let rows = self.pod_labels.rows(pods, cluster, &self.origin, wall_ns);
+                if let Some(rows) = rows {
+                    self.outlet.give(rows);
+                }
+                self.has_labels = true;
+            }
+            Err(error) => {
+                if self.has_labels {
+                    tracing::warn!(cluster, error = causes(&error), "the labels of its pods cannot be read");
+                }
+                self.has_labels = false;
+            }
         }
     }
 

@@ -149,6 +149,21 @@ async fn labels_that_are_chosen_are_shown_and_put_jobs_together() {
 }
 
 #[tokio::test]
+async fn a_pod_has_the_labels_that_its_cluster_tells_of() {
+    let world = World::empty(|config, _| config.job_labels = ["team".into()].into()).await;
+    world.append(used(&[(card(4), "pod:team/p/main", 100), (card(5), "pod:team/q/main", 50)], 100)).await;
+    let labels = [("labels", "team=vision,app=x")];
+    world.append(told(&[("pod:team/p", "kubernetes", [None, None], &labels, None)])).await;
+    let list = world.ok("/api/v1/jobs?by=label:team").await;
+    near(&group(&list, &json!("vision"))["held_gpu_hours"], 1.0);
+    near(&group(&list, &Value::Null)["held_gpu_hours"], 1.0);
+    let list = world.ok("/api/v1/jobs").await;
+    let labels = |holder: &str| &group(&list, &json!(holder))["about"]["labels"];
+    assert_eq!(*labels("pod:team/p/main"), json!({"team": "vision"}));
+    assert_eq!(*labels("pod:team/q/main"), Value::Null);
+}
+
+#[tokio::test]
 async fn what_was_held_adds_up_by_user_account_and_queue() {
     let world = shared(false).await;
     for (by, groups) in [

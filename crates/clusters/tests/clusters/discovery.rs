@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use gpuvitals_clusters::{ClusterSettings, Clusters};
+use gpuvitals_core::Table;
 use gpuvitals_core::clusters::{ClusterSelection, ClusterState, ClusterView, NodeState};
 use gpuvitals_rig::cluster::{Behaviour, Double, NodeSpec, World};
 
@@ -210,4 +211,22 @@ async fn a_replaced_pod_is_found_by_a_list_at_once() {
     double.change(|world| world.nodes.iter_mut().for_each(|node| node.behaviour = Behaviour::Normal));
     when_state(&clusters, "east", ClusterState::Ok).await;
     clusters.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn labels_of_the_pods_of_named_namespaces_are_rows() {
+    let double = Double::start(World::new(vec![NodeSpec::new("n1", 1)])).await;
+    let named = ClusterSettings {
+        pod_namespaces: vec!["gpu-operator".to_owned()],
+        pod_labels: vec!["app".to_owned()],
+        ..settings("east", &double)
+    };
+    let (clusters, mut feed) = start(vec![named]);
+    when_state(&clusters, "east", ClusterState::Ok).await;
+    clusters.stop().await;
+    let rows = feed.rest().into_iter().find(|batch| batch.table() == Table::Jobs).unwrap();
+    let shown = format!("{:?}", rows.records());
+    for text in ["pod:gpu-operator/driver-n1", "app=nvidia-driver-daemonset", "kubernetes", "east"] {
+        assert!(shown.contains(text), "{text}: {shown}");
+    }
 }

@@ -17,9 +17,14 @@ use crate::{Batch, IdentityColumn};
 /// What a holder begins with that is a batch job, or a user.
 const JOB_HOLDER: &str = "job:";
 const USER_HOLDER: &str = "user:";
+/// What a holder begins with that is a container of a pod: rows of `jobs` are about the pod.
+const POD_HOLDER: &str = "pod:";
 
-/// What the rows of `jobs` call the batch job or recording that holds a GPU; none: another holder.
+/// What the rows of `jobs` call the batch job, pod or recording that holds a GPU; none: another holder.
 pub fn job_of(holder: &str) -> Option<&str> {
+    if holder.starts_with(POD_HOLDER) {
+        return holder.rsplit_once('/').map(|(pod, _container)| pod);
+    }
     let is_run = holder.starts_with(RUN_HOLDER);
     if is_run { Some(holder) } else { holder.strip_prefix(JOB_HOLDER) }
 }

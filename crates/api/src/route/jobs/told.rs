@@ -115,7 +115,7 @@ impl ToldJobs {
     }
 }
 
-/// What the rows of `jobs` call the batch job or recording that this is about alone.
+/// What the rows of `jobs` call the batch job, pod or recording that this is about alone.
 fn job_in(holding: &Holding) -> Option<&str> {
     job_of(holding.holder.as_deref()?)
 }
