@@ -27,7 +27,7 @@ use crate::cells::GpuCells;
 
 /// Minutes without a value after which a GPU is forgotten, and its idleness is not known any more.
 const FORGET_NS: i64 = 15 * MINUTE_NS;
-/// How far back the idleness of all GPUs is looked for at the start; of those that are idle for so long it is then looked for further back.
+/// How far back the idleness of all GPUs, and their work, is looked for at the start; of those that are idle for so long it is then looked for further back.
 const IDLE_BACK_NS: i64 = IDLE_AFTER_NS + 5 * MINUTE_NS;
 /// Most GPUs whose idleness is looked for further back at once: a question about them has far fewer values than an answer may have.
 const IDLE_GPUS_MAX: usize = 128;
@@ -231,6 +231,11 @@ fn metrics() -> Vec<MetricId> {
     single.into_iter().chain(activities).chain(several.flatten().copied()).collect()
 }
 
+/// Metrics that tell of idleness and of work as before.
+fn metrics_of_work() -> Vec<MetricId> {
+    [UTILIZATION].into_iter().chain(POWERS).chain(ACTIVITIES.map(|(metric, _)| metric)).collect()
+}
+
 /// Metrics that tell how long heat held the clock down.
 pub(super) fn metrics_of_heat() -> Vec<MetricId> {
     [&[STEPS, REASONS, STATUS][..], HEAT.steps, HEAT.times].concat()
@@ -284,7 +289,7 @@ impl Recent {
             return None;
         }
         let is_whole = start_ns >= whole_from;
-        let metrics = if is_whole { metrics() } else { vec![UTILIZATION] };
+        let metrics = if is_whole { metrics() } else { metrics_of_work() };
         let end_ns = if is_whole { end_ns } else { whole_from };
         Some(query(metrics, start_ns, end_ns - 1))
     }

@@ -1,5 +1,7 @@
 //! Jobs that stand still.
 
+use gpuvitals_core::history::Cell;
+
 use super::*;
 
 /// Eight GPUs of a job that worked for ten minutes, each as it is now; none: the last rows of another node are old.
@@ -109,6 +111,42 @@ fn a_job_stands_still_though_up_to_half_of_it_fell_silent() {
     // With rows a minute apart nobody has fallen silent yet.
     let phases = |index: usize| ("n1", 2 + 8 * i64::try_from(index).unwrap(), WAITS);
     assert_eq!(who(8, 1, &phases), unknown);
+}
+
+#[test]
+fn a_job_that_stopped_long_before_the_gateway_started_stands_still() {
+    const BEFORE: &[(&str, f64)] =
+        &[("utilization_pct", 99.0), ("power_w", 650.0), ("memory_utilization_pct", 45.0)];
+    const SINCE: &[(&str, f64)] =
+        &[("utilization_pct", 100.0), ("power_w", 240.0), ("memory_utilization_pct", 3.0)];
+    let names: Vec<String> = (0..8).map(|index| format!("GPU-{index}")).collect();
+    let mut recent = Recent::default();
+    while let Some(query) = recent.next_query(NOW_NS + 11 * SECOND_NS) {
+        let steps = TimeSteps::new(query.start_ns, query.end_ns, query.step_ns, 0).unwrap();
+        let mut buckets = Buckets::new(steps, &query.metrics, &[]);
+        for name in &names {
+            let job = Some(Arc::from("train"));
+            let group: GroupName = Arc::from([Some(Arc::from(name.as_str())), None, None, job]);
+            let group = buckets.group(&group);
+            for step in 0..steps.count {
+                let place = buckets.place(group, step);
+                let worked = NOW_NS - steps.time(step) > 20 * MINUTE_NS;
+                let last_ns = steps.time(step) + MINUTE_NS - SECOND_NS;
+                for measured in buckets.metrics_mut() {
+                    let column = measured.metric.metric().column;
+                    let values = if worked { BEFORE } else { SINCE };
+                    let Some(&(_, value)) = values.iter().find(|(name, _)| *name == column) else { continue };
+                    let sum = 6.0 * value;
+                    measured.cells[place] = Cell { count: 6, sum, min: value, max: value, last_ns, last: value };
+                }
+            }
+        }
+        recent.take(&buckets);
+    }
+    let gpus: Vec<Arc<GpuState>> = names.iter().map(|name| gpu(name, "n1", "train", 2, WAITS)).collect();
+    let found = judge(&Situation { fresh: FRESH, gpus: &gpus, recent: &recent, lost: &HashMap::new() });
+    let hung = found.iter().find(|one| one.finding.kind.id == "job_hung").unwrap();
+    assert!(hung.opens && hung.finding.sentence.contains("37 % of the power of before"), "{hung:?}");
 }
 
 #[test]
