@@ -13,8 +13,9 @@ use super::level::{ACTIVITIES, SM_ACTIVE, WorkLevel};
 use super::recent::{POWERS, UTILIZATION};
 use super::survey::holder_of;
 use super::threshold::{
-    ACTIVITY_LEVEL_MIN_PCT, HUNG_ACTIVITY, HUNG_BUSY_PCT, HUNG_GPUS_MIN, HUNG_OTHERS_SHARE, HUNG_POWER,
-    HUNG_SM_ACTIVITY, LOADED_FROM_PCT, LOADED_MINUTES_MIN, MARKED_NOW_NS, MARKED_SINCE_NS,
+    ACTIVITY_LEVEL_MIN_PCT, BRAKE_SHARE, HEAT_SHARE, HUNG_ACTIVITY, HUNG_BUSY_PCT, HUNG_GPUS_MIN,
+    HUNG_OTHERS_SHARE, HUNG_POWER, HUNG_SM_ACTIVITY, LOADED_FROM_PCT, LOADED_MINUTES_MIN, MARKED_NOW_NS,
+    MARKED_SINCE_NS,
 };
 use super::throttling::percent;
 use super::{Candidate, Evidence, LostGpu, Member, Reach, Subject, Survey, finding};
@@ -231,7 +232,7 @@ fn who_began(JobLook { present, silent, lost, .. }: &JobLook<'_>, left: &[&WorkL
     }
     // Of work whole minutes are known.
     let Some(first) = left.iter().min_by_key(|look| look.worked_until_ns) else {
-        return "who began is not known".to_owned();
+        return format!("who began is not known{}", held_down(present).unwrap_or_default());
     };
     let why = if first.has_no_process { ", has no process any more" } else { "" };
     let until = to_the_second(first.worked_until_ns);
@@ -240,6 +241,23 @@ fn who_began(JobLook { present, silent, lost, .. }: &JobLook<'_>, left: &[&WorkL
         1 => format!("{began} and may be the one that they wait for"),
         all => format!("{began}, and {} more do nothing", all - 1),
     }
+}
+
+/// The GPUs that heat or the power brake held down in the last minutes, if the others were not: one of them may have begun.
+fn held_down(present: &[Member<'_>]) -> Option<String> {
+    let is_at = |share: Option<f64>, from: f64| share.is_some_and(|share| share >= from);
+    let why = |member: &Member<'_>| {
+        let window = member.window?;
+        let by = [
+            ("the power brake", is_at(window.brake_share, BRAKE_SHARE.0)),
+            ("heat", is_at(window.heat_share, HEAT_SHARE.0)),
+        ];
+        Some((by.into_iter().find(|(_, holds)| *holds)?.0, member.gpu.name()))
+    };
+    let held: Vec<_> = present.iter().filter_map(why).collect();
+    let (by, name) = held.first().filter(|_| 2 * held.len() <= present.len())?;
+    let more = if held.len() > 1 { format!(" and {} more", held.len() - 1) } else { String::new() };
+    Some(format!(", but {by} held down {name}{more} before"))
 }
 
 /// An instant as people read it.

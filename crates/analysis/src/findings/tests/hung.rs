@@ -103,8 +103,14 @@ fn a_job_stands_still_though_up_to_half_of_it_fell_silent() {
         move |index: usize| if index < first { ("n1", 2, WAITS) } else { (node, age_s, NOTHING) }
     };
     // A node of two, some GPUs of one; more than half of the job says too little.
-    assert_eq!(who(8, 6, &since(4, "n2", 140)), said("n2 fell silent with 4 of its GPUs at 1971-11-26T10:37:40Z"));
-    assert_eq!(who(8, 6, &since(6, "n1", 140)), said("n1 / GPU-6 fell silent at 1971-11-26T10:37:40Z, and 1 more"));
+    assert_eq!(
+        who(8, 6, &since(4, "n2", 140)),
+        said("n2 fell silent with 4 of its GPUs at 1971-11-26T10:37:40Z")
+    );
+    assert_eq!(
+        who(8, 6, &since(6, "n1", 140)),
+        said("n1 / GPU-6 fell silent at 1971-11-26T10:37:40Z, and 1 more")
+    );
     assert_eq!(who(8, 6, &since(3, "n2", 140)), None);
     // Who left long before the others stopped is not missed.
     assert_eq!(who(8, 6, &since(2, "n2", 400)), unknown);
@@ -137,7 +143,8 @@ fn a_job_that_stopped_long_before_the_gateway_started_stands_still() {
                     let values = if worked { BEFORE } else { SINCE };
                     let Some(&(_, value)) = values.iter().find(|(name, _)| *name == column) else { continue };
                     let sum = 6.0 * value;
-                    measured.cells[place] = Cell { count: 6, sum, min: value, max: value, last_ns, last: value };
+                    measured.cells[place] =
+                        Cell { count: 6, sum, min: value, max: value, last_ns, last: value };
                 }
             }
         }
@@ -147,6 +154,28 @@ fn a_job_that_stopped_long_before_the_gateway_started_stands_still() {
     let found = judge(&Situation { fresh: FRESH, gpus: &gpus, recent: &recent, lost: &HashMap::new() });
     let hung = found.iter().find(|one| one.finding.kind.id == "job_hung").unwrap();
     assert!(hung.opens && hung.finding.sentence.contains("37 % of the power of before"), "{hung:?}");
+}
+
+#[test]
+fn a_gpu_that_heat_held_down_is_named_where_nobody_else_began() {
+    const COOL: &[(&str, f64)] =
+        &[("utilization_pct", 99.0), ("power_w", 650.0), ("memory_utilization_pct", 45.0)];
+    let hot = [COOL, &[("throttled_thermal_ns", 5e8)]].concat();
+    let names = ["a", "b", "c", "d"];
+    let began = |hot_ones: usize| {
+        let of = |(index, name): (usize, &'static str)| {
+            (name, "train", if index < hot_ones { hot.as_slice() } else { COOL })
+        };
+        let steady: Vec<Steady<'_>> = names.into_iter().enumerate().map(of).collect();
+        let gpus: Vec<Arc<GpuState>> = names.iter().map(|name| gpu(name, "n1", "train", 2, WAITS)).collect();
+        let (recent, lost) = (recent_of(10, 6, &steady), HashMap::new());
+        let found = judge(&Situation { fresh: FRESH, gpus: &gpus, recent: &recent, lost: &lost });
+        let hung = found.into_iter().find(|one| one.finding.kind.id == "job_hung").unwrap();
+        hung.finding.sentence.split_once("before; ").unwrap().1.to_owned()
+    };
+    assert_eq!(began(1), "who began is not known, but heat held down n1 / a before");
+    assert_eq!(began(2), "who began is not known, but heat held down n1 / a and 1 more before");
+    assert_eq!(began(3), "who began is not known", "most of them were hot");
 }
 
 #[test]
@@ -175,7 +204,9 @@ fn one_of_two_stands_still_if_it_is_known_why() {
     let rests = ("n1", 2, RESTS);
     assert_eq!(
         who(2, 6, &two(WAITS, rests)),
-        said("n1 / GPU-1 has done nothing since about 1971-11-26T10:40:00Z and may be the one that they wait for")
+        said(
+            "n1 / GPU-1 has done nothing since about 1971-11-26T10:40:00Z and may be the one that they wait for"
+        )
     );
     // Its last values say that it works, and are older than those of the other by more than its rows are apart.
     let works = |age_s| ("n1", age_s, WORKS);
