@@ -3892,7 +3892,7 @@ export interface operations {
             header?: never;
             path: {
                 /**
-                 * @description The holder as `/api/v1/jobs` names it, its slashes as `%2F`; or the id of a batch job.
+                 * @description The holder as `/api/v1/jobs` names it, its slashes as `%2F`; or the id of a batch job, or its place in an array, `ARRAY_TASK`.
                  * @example pod:research/train-7/main
                  */
                 id: string;

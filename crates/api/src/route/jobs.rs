@@ -165,7 +165,7 @@ pub(crate) async fn jobs(
 /// What one job or pod used, in all and of each of its GPUs.
 #[utoipa::path(
     get, path = "/api/v1/jobs/{id}", tag = "analysis", operation_id = "job",
-    params(("id" = String, Path, description = "The holder as `/api/v1/jobs` names it, its slashes as `%2F`; or the id of a batch job.", example = "pod:research/train-7/main"), JobParams),
+    params(("id" = String, Path, description = "The holder as `/api/v1/jobs` names it, its slashes as `%2F`; or the id of a batch job, or its place in an array, `ARRAY_TASK`.", example = "pod:research/train-7/main"), JobParams),
     responses(
         (status = 200, description = "What it used.", body = JobDetail,
          headers(("x-partial" = Option<String>, description = "What could not be read; missing if the answer is whole."))),
@@ -315,9 +315,12 @@ impl Ask for JobAsk {
         let (start_ns, end_ns) = self.range.at(view.now_ns())?;
         let is_current = is_current(end_ns, view.now_ns());
         let by = HoldingGroup::Gpu;
-        let query = HoldingsQuery { gpus: Vec::new(), start_ns, end_ns, by, holder: Some(self.holder()) };
+        let Part { answer: holder, missing: untold } =
+            self.holder(view.history.as_ref(), (start_ns, end_ns), view.now_ns()).await?;
+        let query = HoldingsQuery { gpus: Vec::new(), start_ns, end_ns, by, holder: Some(holder) };
         let Part { answer: HoldingsAnswer { mut groups, .. }, missing } =
             holdings(view.history.as_ref(), query, None).await?;
+        let missing = ask::joined(missing, untold);
         groups.retain(|one| self.cluster.is_none() || one.cluster == self.cluster);
         let Some(whole) = together(&groups) else { return Err(ApiError::no_holder(&self.id, &missing)) };
         if groups.iter().any(|one| one.cluster != whole.cluster) {
@@ -354,10 +357,30 @@ impl Ask for JobAsk {
 }
 
 impl JobAsk {
-    /// The holder, as its rows name it: an id without a kind is that of a batch job.
-    fn holder(&self) -> Arc<str> {
-        if self.id.contains(':') { Arc::from(self.id.as_str()) } else { format!("job:{}", self.id).into() }
+    /// The holder, as its rows name it: an id without a kind is that of a batch job, or its place in an array.
+    async fn holder(
+        &self,
+        history: &dyn History,
+        range: (i64, i64),
+        now_ns: i64,
+    ) -> Result<Part<Arc<str>>, ApiError> {
+        let of = |answer: Arc<str>| Part { answer, missing: Vec::new() };
+        if self.id.contains(':') {
+            return Ok(of(Arc::from(self.id.as_str())));
+        }
+        if !is_array_task(&self.id) {
+            return Ok(of(format!("job:{}", self.id).into()));
+        }
+        let Part { answer: told, missing } = ToldJobs::of_range(history, range, now_ns).await?;
+        let number = told.of_array_task(&self.id).map_or(self.id.as_str(), AsRef::as_ref);
+        Ok(Part { answer: format!("job:{number}").into(), missing })
     }
+}
+
+/// Whether a text is a place in an array of jobs: `ARRAY_TASK`.
+fn is_array_task(text: &str) -> bool {
+    let is_number = |part: &str| !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_digit());
+    text.split_once('_').is_some_and(|(array, task)| is_number(array) && is_number(task))
 }
 
 /// All that a holder had as one; none: nothing.

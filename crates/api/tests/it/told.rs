@@ -149,6 +149,17 @@ async fn labels_that_are_chosen_are_shown_and_put_jobs_together() {
 }
 
 #[tokio::test]
+async fn a_job_is_found_by_its_place_in_an_array() {
+    let world = World::empty(|_, _| {}).await;
+    world.append(used(&[(card(0), "job:4720", 100)], 100)).await;
+    world
+        .append(told(&[("4720", "controller", [Some(3_600), None], &[("array_task", "4719_1")], None)]))
+        .await;
+    assert_eq!(world.ok("/api/v1/jobs/4719_1").await["job"]["holder"], "job:4720");
+    assert_eq!(world.get("/api/v1/jobs/4719_2").await.status, 404);
+}
+
+#[tokio::test]
 async fn a_pod_has_the_labels_that_its_cluster_tells_of() {
     let world = World::empty(|config, _| config.job_labels = ["team".into()].into()).await;
     world.append(used(&[(card(4), "pod:team/p/main", 100), (card(5), "pod:team/q/main", 50)], 100)).await;

@@ -206,6 +206,16 @@ impl BatchJobs {
         }
     }
 
+    /// The number of the job that has this place in an array, `ARRAY_TASK`; none: none is known.
+    pub fn of_array_task(&self, task: &str) -> Option<&Arc<str>> {
+        let is_it = |job: &JoinedJob| {
+            let [.., array_task, _] = &job.texts;
+            array_task.as_ref().is_some_and(|(_, known)| **known == *task)
+        };
+        let mut known = self.known.iter().filter(|(_, of_clusters)| of_clusters.iter().any(is_it));
+        known.next().map(|(id, _)| id)
+    }
+
     /// What is known of the job of this number in this cluster, as of an instant, nanoseconds UTC since 1970; none: nothing.
     pub fn get(&self, cluster: Option<&str>, id: &str, at_ns: i64) -> Option<BatchJob> {
         let mut of_clusters = self.known.get(id)?.iter();
@@ -328,6 +338,13 @@ mod tests {
 
     fn of(rows: &[Told<'_>]) -> BatchJob {
         jobs(rows).get(None, "7", NOW_NS).unwrap()
+    }
+
+    #[test]
+    fn a_job_is_found_by_its_place_in_an_array() {
+        let jobs = jobs(&[("controller", "head", 60, [Some(-100), None], &[("array_task", "6_1")])]);
+        assert_eq!(jobs.of_array_task("6_1").map(|id| &**id), Some("7"));
+        assert_eq!(jobs.of_array_task("6_2"), None);
     }
 
     #[test]

@@ -9,7 +9,7 @@ use crate::percent::escaped;
 /// `gpuvitals jobs show`
 #[derive(Debug, Args)]
 pub(crate) struct ShowFlags {
-    /// Holder as the list names it, or the id of a batch job
+    /// Holder as the list names it, or the id of a batch job, or its place in an array (4719_1)
     pub id: String,
     /// Of when
     #[command(flatten)]

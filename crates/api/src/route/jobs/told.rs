@@ -98,6 +98,18 @@ impl ToldJobs {
         }
     }
 
+    /// Of all jobs of a range.
+    ///
+    /// # Errors
+    /// When there are too many rows of them, or the history gives none.
+    pub(super) async fn of_range(
+        history: &dyn History,
+        range: (i64, i64),
+        now_ns: i64,
+    ) -> Result<Part<Self>, QueryError> {
+        Self::asked(history, Vec::new(), range, now_ns).await
+    }
+
     async fn asked(
         history: &dyn History,
         ids: Vec<Arc<str>>,
@@ -106,6 +118,11 @@ impl ToldJobs {
     ) -> Result<Part<Self>, QueryError> {
         let Part { answer: jobs, missing } = batch_jobs(history, ids, range, ROWS_MAX).await?;
         Ok(Part { answer: Self { jobs, at_ns: range.1.min(now_ns), labels: Arc::default() }, missing })
+    }
+
+    /// The number of the job that has this place in an array.
+    pub(super) fn of_array_task(&self, task: &str) -> Option<&Arc<str>> {
+        self.jobs.of_array_task(task)
     }
 
     /// Of the job that this is about alone; none: nothing, or it is none.
