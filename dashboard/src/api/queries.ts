@@ -211,10 +211,10 @@ export interface HistoryAsk {
   readonly stepMs: number;
   /** Aggregates of a step; each is a series of its own. */
   readonly aggregates: readonly string[];
-  /** `all` puts the GPUs together into one series; they are series of their own unless told otherwise. */
-  readonly groupBy?: "gpu" | "all";
-  /** Where no GPUs are named: those of a host, or those that pass tests of the identity. */
-  readonly host?: string;
+  /** `all` puts the GPUs together into one series; they are series of their own unless told otherwise, with columns of the identity one for each text. */
+  readonly groupBy?: "gpu" | "gpu,namespace,job" | "all";
+  /** Where no GPUs are named: those of some hosts, or those that pass tests of the identity. */
+  readonly hosts?: readonly string[];
   readonly where?: string;
 }
 
@@ -239,7 +239,7 @@ export async function fetchHistory(ask: HistoryAsk, span: Span, signal: AbortSig
 function questionOf(ask: HistoryAsk, span: Span) {
   return {
     metrics: ask.metrics.join(","),
-    ...given({ gpus: ask.gpus.join(","), hosts: ask.host ?? "", where: ask.where ?? "" }),
+    ...given({ gpus: ask.gpus.join(","), hosts: (ask.hosts ?? []).join(","), where: ask.where ?? "" }),
     start: new Date(span.start).toISOString(),
     end: new Date(span.end).toISOString(),
     step: `${ask.stepMs}ms`,

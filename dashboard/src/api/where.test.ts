@@ -1,5 +1,5 @@
 import { expect, it } from "vitest";
-import { whereIs, whereWords } from "./where";
+import { whereIs, whereOneOf, whereWords } from "./where";
 
 it.each([
   ["namespace", "research", "namespace=research", "namespace research"],
@@ -8,4 +8,9 @@ it.each([
 ])("%s %s", (column, text, where, words) => {
   expect(whereIs(column, text)).toBe(where);
   expect(whereWords(where)).toBe(words);
+});
+
+it("several texts of which one ends a test", () => {
+  expect(whereOneOf("job", ["a", "b.c"])).toBe("job=a,b.c");
+  expect(whereOneOf("job", ["a", "b.c;d"])).toBe("job=~^(?:a|b\\.c.d)$");
 });

@@ -2,7 +2,17 @@
 export function whereIs(column: string, text: string | null): string {
   if (text === null) return `${column}=`;
   if (!/[,;]/.test(text)) return `${column}=${text}`;
-  return `${column}=~^${text.replace(/[\\^$.*+?()[\]{}|]/g, "\\$&").replace(/[,;]/g, ".")}$`;
+  return `${column}=~^${patternOf(text)}$`;
+}
+
+/** A test for those with one of these texts. */
+export function whereOneOf(column: string, texts: readonly string[]): string {
+  if (!texts.some((text) => /[,;]/.test(text))) return `${column}=${texts.join(",")}`;
+  return `${column}=~^(?:${texts.map(patternOf).join("|")})$`;
+}
+
+function patternOf(text: string): string {
+  return text.replace(/[\\^$.*+?()[\]{}|]/g, "\\$&").replace(/[,;]/g, ".");
 }
 
 /** Tests in words: `namespace research`. */

@@ -197,13 +197,14 @@ describe("what is wrong now", () => {
   });
 
   it("draws the one chart of a finding from one question, once it comes near the screen", async () => {
+    const from = Math.floor(Date.now() / 60_000 - 12) * 60_000;
     const series = [
       { metric: "power_w", gpu: "GPU-a", hostname: "node-1", unit: "W", values: [600, 590, 80] },
       { metric: "power_w", gpu: "GPU-z", hostname: "node-1", unit: "W", values: [600, 600, 600] },
     ];
     FakeIntersectionObserver.isSeen = false;
     const catalogue = ok({ metrics: [metric("power_w", "W", "power"), metric("xid_last", "", "reliability", "state")] });
-    const mock = mockApi({ [FINDINGS]: findingsOf([finding()]), "/api/v1/gpus": gpus, "/api/v1/metrics": catalogue, "/api/v1/query": ok({ times: [0, 60_000, 120_000], step_ms: 60_000, series }) });
+    const mock = mockApi({ [FINDINGS]: findingsOf([finding()]), "/api/v1/gpus": gpus, "/api/v1/metrics": catalogue, "/api/v1/query": ok({ times: [from, from + 60_000, from + 120_000], step_ms: 60_000, series }) });
     renderAt("/");
     await waitFor(() => expect(items()).toHaveLength(1));
     await screen.findByText("Last XID");

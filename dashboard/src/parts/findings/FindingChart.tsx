@@ -1,18 +1,18 @@
 import { keepPreviousData, queryOptions, useQuery } from "@tanstack/react-query";
 import { useMemo, useRef } from "react";
 import type { Finding } from "../../api/findings";
-import { fetchHistory, type Span } from "../../api/queries";
 import { Glimpse } from "../../charts/Glimpse";
 import { useIsSeen } from "../../charts/seen";
 import { MINUTE } from "../../shared/time";
 import { useGpuMetrics } from "./evidence";
-import { askOf, glimpseOf, shownBy, spanAround, type Shown } from "./shown";
+import { askOf, glimpseOf, shownBy, spanAround } from "./shown";
+import { fetchCourses, type CoursesAsk } from "./together";
 
-/** One question a finding. Once its time has passed the key stays the same, and nothing is asked again. */
-function pictureQuery(finding: string, shown: Shown | null, span: Span) {
+/** Findings that are seen by the same courses share them. Once its time has passed the key stays the same, and nothing is asked again. */
+function pictureQuery(ask: CoursesAsk | null) {
   return queryOptions({
-    queryKey: ["finding", "picture", finding, shown, span],
-    queryFn: ({ signal }) => (shown === null ? null : fetchHistory(askOf(shown, span), span, signal)),
+    queryKey: ["finding", "picture", ask],
+    queryFn: () => (ask === null ? null : fetchCourses(ask)),
     staleTime: 10 * MINUTE,
     placeholderData: keepPreviousData,
   });
@@ -25,7 +25,8 @@ export function FindingChart({ finding, since, now }: { readonly finding: Findin
   const isSeen = useIsSeen(box);
   const { start, end } = spanAround(since, now);
   const shown = useMemo(() => shownBy(finding, metrics), [finding, metrics]);
-  const { data, isError } = useQuery({ ...pictureQuery(finding.id, shown, { start, end }), enabled: isSeen && shown !== null });
+  const ask = shown === null ? null : askOf(shown, { start, end });
+  const { data, isError } = useQuery({ ...pictureQuery(ask), enabled: isSeen && ask !== null });
   const unit = metrics.get(shown?.column ?? "")?.unit ?? "";
   const glimpse = useMemo(() => (data === undefined || data === null || shown === null ? null : glimpseOf(shown, data, unit, since)), [data, shown, unit, since]);
   if (shown === null || isError || (data !== undefined && glimpse === null)) return <div ref={box} />;

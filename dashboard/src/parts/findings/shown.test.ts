@@ -28,18 +28,18 @@ describe("what shows a finding", () => {
   const node = { type: "node", id: "node-1", name: "node-1" } as const;
   const job = { type: "job", id: "a/b", name: "b" } as const;
   it.each([
-    ["a value beside that of its job: with the others of the job", { evidence: [CLOCK] }, "gpu_clock_mhz", [], { gpus: [], where: "job=train-7;namespace=research" }],
-    ["of a huge job: with the others of its node", { evidence: [CLOCK], reach: { ...reach, concerned_gpus: 900 } }, "gpu_clock_mhz", [], { gpus: [], host: "node-1" }],
-    ["a share has no course, a temperature has, with its limits", { evidence: [of("share_of_time_held_down_by_heat", 1), of("temperature_c", 88), CLOCK] }, "temperature_c", ["temperature_slowdown_c", "temperature_max_operating_c"], { gpus: ["GPU-a"] }],
-    ["of a code: what the GPU did then", {}, "power_w", [], { gpus: ["GPU-a"] }],
-    ["of a code that says heat: how hot it was, with the limits", { kind: "software_thermal_slowdown", evidence: [of("throttle_reasons", 32)] }, "temperature_c", ["temperature_slowdown_c", "temperature_max_operating_c"], { gpus: ["GPU-a"] }],
-    ["of silence as well", { kind: "gpu_lost", evidence: [of("age_of_newest_value", 300)] }, "power_w", [], { gpus: ["GPU-a"] }],
-    ["of a silent node: its GPUs", { kind: "node_silent", subject: node, evidence: [], reach: { ...reach, gpus: ["a", "b"] } }, "power_w", [], { gpus: ["a", "b"] }],
-    ["of a job that has stalled: its GPUs", { kind: "job_stalled", subject: job, evidence: [of("idle_minutes", 12)], reach: { ...reach, gpus: ["a", "b"] } }, "utilization_pct", [], { gpus: ["a", "b"] }],
-    ["of a job that does nothing: its GPUs", { kind: "idle_held", subject: job, evidence: [of("idle_minutes", 90)], reach: { ...reach, gpus: ["a", "b"] } }, "utilization_pct", [], { gpus: ["a", "b"] }],
+    ["a value beside that of its job: with the others of the job", { evidence: [CLOCK] }, "gpu_clock_mhz", [], { of: "job", job: "train-7", namespace: "research" }],
+    ["of a huge job: with the others of its node", { evidence: [CLOCK], reach: { ...reach, concerned_gpus: 900 } }, "gpu_clock_mhz", [], { of: "host", host: "node-1" }],
+    ["a share has no course, a temperature has, with its limits", { evidence: [of("share_of_time_held_down_by_heat", 1), of("temperature_c", 88), CLOCK] }, "temperature_c", ["temperature_slowdown_c", "temperature_max_operating_c"], { of: "gpus", gpus: ["GPU-a"] }],
+    ["of a code: what the GPU did then", {}, "power_w", [], { of: "gpus", gpus: ["GPU-a"] }],
+    ["of a code that says heat: how hot it was, with the limits", { kind: "software_thermal_slowdown", evidence: [of("throttle_reasons", 32)] }, "temperature_c", ["temperature_slowdown_c", "temperature_max_operating_c"], { of: "gpus", gpus: ["GPU-a"] }],
+    ["of silence as well", { kind: "gpu_lost", evidence: [of("age_of_newest_value", 300)] }, "power_w", [], { of: "gpus", gpus: ["GPU-a"] }],
+    ["of a silent node: its GPUs", { kind: "node_silent", subject: node, evidence: [], reach: { ...reach, gpus: ["a", "b"] } }, "power_w", [], { of: "gpus", gpus: ["a", "b"] }],
+    ["of a job that has stalled: its GPUs", { kind: "job_stalled", subject: job, evidence: [of("idle_minutes", 12)], reach: { ...reach, gpus: ["a", "b"] } }, "utilization_pct", [], { of: "gpus", gpus: ["a", "b"] }],
+    ["of a job that does nothing: its GPUs", { kind: "idle_held", subject: job, evidence: [of("idle_minutes", 90)], reach: { ...reach, gpus: ["a", "b"] } }, "utilization_pct", [], { of: "gpus", gpus: ["a", "b"] }],
   ] as const)("%s", (_name, part, name, limits, asked) => {
     const shown = shownBy(finding(part as Parameters<typeof finding>[0]), CATALOGUE);
-    expect([shown?.column, shown?.limits, shown?.of]).toEqual([name, limits, asked]);
+    expect([shown?.column, shown?.limits, shown?.whose]).toEqual([name, limits, asked]);
   });
 
   it.each([

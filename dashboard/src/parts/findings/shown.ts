@@ -1,15 +1,14 @@
 import type { Metric, QueryAnswer } from "../../api/client";
 import type { Finding } from "../../api/findings";
-import type { HistoryAsk, Span } from "../../api/queries";
-import { whereIs } from "../../api/where";
-import { stepFor } from "../../charts/axis";
+import type { Span } from "../../api/queries";
 import { frameOf, lastValue } from "../../charts/frame";
 import type { GlimpseOf } from "../../charts/Glimpse";
 import { isDrawn } from "../../charts/panels";
 import { formatValue, metricTitle } from "../../shared/format";
 import { POWER, TEMPERATURE, UTILIZATION } from "../../shared/headline";
-import { formatClock, MINUTE } from "../../shared/time";
+import { formatClock, MINUTE, SECOND } from "../../shared/time";
 import { limitsOf } from "../limits";
+import type { CoursesAsk, Whose } from "./together";
 
 /** What of the history shows a finding. */
 export interface Shown {
@@ -18,8 +17,8 @@ export interface Shown {
   readonly limits: readonly string[];
   /** The GPU whose line it is; null: that of several together. */
   readonly subject: string | null;
-  /** Which GPUs are asked for: these, or all of the subject's host or job. */
-  readonly of: Pick<HistoryAsk, "gpus" | "host" | "where">;
+  /** Whose courses are drawn: the subject's, or with those that it is compared with. */
+  readonly whose: Whose;
   /** Who the others are, in words. */
   readonly others: string;
   /** What the value is compared with. */
@@ -58,21 +57,22 @@ export function shownBy({ kind, subject, evidence, reach }: Finding, catalogue: 
   const of = { column, limits, beside, isSilence };
   if (subject.type !== "gpu") {
     if (reach.gpus.length === 0 || (subject.type !== "job" && !isSilence)) return null;
-    return { ...of, subject: null, of: { gpus: reach.gpus.slice(0, SEVERAL_MAX) }, others: "" };
+    return { ...of, subject: null, whose: { of: "gpus", gpus: reach.gpus.slice(0, SEVERAL_MAX) }, others: "" };
   }
   const { job, namespace, hostname, concerned_gpus: size } = reach;
   if (beside !== null && beside.origin.includes("job") && job !== null && size <= PEERS_MAX) {
-    const where = [whereIs("job", job), ...(namespace === null ? [] : [whereIs("namespace", namespace)])].join(";");
-    return { ...of, subject: subject.id, of: { gpus: [], where }, others: "others of its job" };
+    return { ...of, subject: subject.id, whose: { of: "job", job, namespace }, others: "others of its job" };
   }
-  if (beside !== null && hostname !== null) return { ...of, subject: subject.id, of: { gpus: [], host: hostname }, others: "others of its node" };
-  return { ...of, subject: subject.id, of: { gpus: [subject.id] }, others: "" };
+  if (beside !== null && hostname !== null) return { ...of, subject: subject.id, whose: { of: "host", host: hostname }, others: "others of its node" };
+  return { ...of, subject: subject.id, whose: { of: "gpus", gpus: [subject.id] }, others: "" };
 }
 
 const BEFORE_MS = 15 * MINUTE;
 const AFTER_MS = 45 * MINUTE;
 /** As many as a small picture can tell apart. */
 const POINTS_MAX = 90;
+/** Few, so that findings of one hour are asked for together, and such as the server has put values together by. */
+const STEPS_MS = [10 * SECOND, 30 * SECOND, MINUTE];
 
 /** The time around the beginning: to whole minutes, so that it moves once a minute, and later not at all. */
 export function spanAround(since: number, now: number): Span {
@@ -80,8 +80,9 @@ export function spanAround(since: number, now: number): Span {
   return { start: minute(since - BEFORE_MS), end: Math.min(minute(now), minute(since + AFTER_MS)) };
 }
 
-export function askOf({ column, limits, of }: Shown, { start, end }: Span): HistoryAsk {
-  return { metrics: [column, ...limits], ...of, stepMs: stepFor(end - start, POINTS_MAX), aggregates: ["mean"] };
+export function askOf({ column, limits, whose }: Shown, span: Span): CoursesAsk {
+  const stepMs = STEPS_MS.find((step) => (span.end - span.start) / step <= POINTS_MAX) ?? MINUTE;
+  return { metrics: [column, ...limits], whose, stepMs, span };
 }
 
 /** What is at a share of some values; null without any. */
