@@ -14,7 +14,7 @@ use crate::percent::escaped;
 use crate::quantity;
 use crate::query;
 use crate::query::flags::{Server, When};
-use crate::table::{aligned, fitted, text, width};
+use crate::table::{aligned, text, width};
 use crate::terminal;
 
 const SILENCES: &str = "/api/v1/analysis/silences";
@@ -140,7 +140,7 @@ pub(crate) fn run(flags: &FindingsFlags) -> Result<(), Failure> {
         some.map(|(name, names)| format!("&{name}={}", escaped(&names.join(",")))).collect();
     let path = format!("/api/v1/analysis/findings?limit={}{}{when}", flags.limit, filters.concat());
     let answer = query::ask(&flags.server, &path)?;
-    let shown = if flags.steps { with_steps(&answer) } else { fitted(list(&answer), width()) };
+    let shown = if flags.steps { with_steps(&answer) } else { list(&answer, width()) };
     terminal::print(&if flags.server.json { format!("{answer:#}\n") } else { shown })
 }
 
@@ -234,8 +234,8 @@ fn entries<'a>(answer: &'a Value, key: &str) -> impl Iterator<Item = &'a Value> 
     answer[key].as_array().into_iter().flatten()
 }
 
-/// A line a finding.
-fn list(answer: &Value) -> String {
+/// A line a finding. Where the terminal is too narrow for what it says, each has lines of its own instead: nothing is left out.
+fn list(answer: &Value, width: Option<usize>) -> String {
     let is_known = |field: &str| entries(answer, "findings").any(|one| !one["reach"][field].is_null());
     let known: Vec<(&str, &str)> = COSTS.into_iter().filter(|(_, field)| is_known(field)).collect();
     let heads = ["SEVERITY", "KIND", "SUBJECT", "SINCE", "GPUS"].into_iter();
@@ -256,7 +256,18 @@ fn list(answer: &Value) -> String {
     }
     let found = rows.len() - 1;
     let table = if found == 0 { String::new() } else { aligned(&rows) };
-    table + &total(answer, found)
+    let is_cut = |width| table.lines().any(|line| line.chars().count() > width);
+    let shown = if width.is_some_and(is_cut) { in_lines(answer) } else { table };
+    shown + &total(answer, found)
+}
+
+/// Each finding in lines of its own.
+fn in_lines(answer: &Value) -> String {
+    let mut out = String::new();
+    for finding in entries(answer, "findings") {
+        heading(&mut out, finding);
+    }
+    out
 }
 
 /// Heads and fields of what a finding costs, and whom; those that are known of none are left out.
@@ -303,17 +314,7 @@ fn with_steps(answer: &Value) -> String {
     let mut shown = 0;
     for finding in entries(answer, "findings") {
         shown += 1;
-        line(
-            &mut out,
-            &format!("{} {}: {}", text(&finding["severity"]), text(&finding["kind"]), subject(finding)),
-        );
-        line(&mut out, &format!("  {}", text(&finding["sentence"])));
-        let whom = format!("  since {}, {} concerned", since(finding), {
-            counted(finding["reach"]["concerned_gpus"].as_u64().unwrap_or(0), "GPU")
-        });
-        let job = job(finding);
-        let whom = if job == "-" { whom } else { format!("{whom}, job {job}") };
-        line(&mut out, &(whom + &costs(&finding["reach"])));
+        heading(&mut out, finding);
         evidence(&mut out, finding);
         if let Some(looked_after) = looked_after(finding) {
             line(&mut out, &format!("  {looked_after}"));
@@ -331,6 +332,17 @@ fn costs(reach: &Value) -> String {
     let hours = reach["gpu_hours_per_hour"].as_f64();
     let hours = hours.map(|hours| format!(", {hours:.1} GPU hours an hour for nothing"));
     user.unwrap_or_default() + &hours.unwrap_or_default()
+}
+
+/// What is wrong with whom, since when, and whom it concerns.
+fn heading(out: &mut String, finding: &Value) {
+    line(out, &format!("{} {}: {}", text(&finding["severity"]), text(&finding["kind"]), subject(finding)));
+    line(out, &format!("  {}", text(&finding["sentence"])));
+    let concerned = counted(finding["reach"]["concerned_gpus"].as_u64().unwrap_or(0), "GPU");
+    let whom = format!("  since {}, {concerned} concerned", since(finding));
+    let job = job(finding);
+    let whom = if job == "-" { whom } else { format!("{whom}, job {job}") };
+    line(out, &(whom + &costs(&finding["reach"])));
 }
 
 fn evidence(out: &mut String, of: &Value) {
@@ -392,15 +404,35 @@ mod tests {
         };
         let plain = of(&json!({"concerned_gpus": 8, "job": "7"}));
         let told = of(&json!({"concerned_gpus": 8, "job": "7", "user": "kim", "gpu_hours_per_hour": 8.0}));
-        let shown = list(&json!({"findings": [plain], "total": 1}));
+        let shown = list(&json!({"findings": [plain], "total": 1}), None);
         assert!(!shown.contains("USER") && !shown.contains("GPU H/H"), "{shown}");
         let answer = json!({"findings": [told, plain], "total": 2});
-        let shown = list(&answer);
+        let shown = list(&answer, None);
         let line = |number: usize| shown.lines().nth(number).unwrap();
         assert!(line(0).contains("GPU H/H") && line(0).contains("USER"), "{shown}");
         assert!(line(1).contains(" 8.0 ") && line(1).contains(" kim "), "{shown}");
         assert!(!line(2).contains("kim"), "{shown}");
         let steps = with_steps(&answer);
         assert!(steps.contains("8 GPUs concerned, job 7 of kim, 8.0 GPU hours an hour for nothing"), "{steps}");
+    }
+
+    #[test]
+    fn a_narrow_terminal_shows_all_of_what_a_finding_says() {
+        let answer = json!({"total": 1, "findings": [{
+            "severity": "warning", "kind": "xid_nonfatal", "since": "2026-11-20T15:00:00Z",
+            "subject": {"name": "node-17 / GPU 6"}, "sentence": "XID 63: bad memory was marked for replacement",
+            "reach": {"concerned_gpus": 2, "namespace": "research", "job": "train-7"},
+        }]});
+        let table = list(&answer, None);
+        assert_eq!(table.lines().count(), 3, "{table}");
+        let widest = table.lines().map(|line| line.chars().count()).max();
+        assert_eq!(list(&answer, widest), table);
+        let narrow = "warning xid_nonfatal: node-17 / GPU 6\n  XID 63: bad memory was marked for replacement\n  \
+                      since 2026-11-20T15:00:00Z, 2 GPUs concerned, job research/train-7\n1 finding\n";
+        assert_eq!(list(&answer, Some(80)), narrow);
+        assert_eq!(
+            list(&json!({"total": 0, "judged_at": "now"}), Some(20)),
+            "no findings, as judged at now\n"
+        );
     }
 }
