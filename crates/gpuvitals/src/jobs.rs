@@ -18,7 +18,7 @@ use crate::failure::Failure;
 use crate::percent::escaped;
 use crate::query;
 use crate::query::flags::Server;
-use crate::table::{aligned, fitted, text, width};
+use crate::table::{Yields, aligned, fitted, narrowed, text, width};
 use crate::terminal;
 use range::{RangeFlags, range};
 use show::{ShowFlags, show_path};
@@ -142,8 +142,8 @@ pub(crate) fn run(flags: &JobsFlags) -> Result<(), Failure> {
     if flags.server.json {
         return terminal::print(&format!("{answer:#}\n"));
     }
-    let table = by.map_or_else(|| detail(&answer), |by| list(&answer, by));
-    terminal::print(&fitted(table, width()))
+    let table = by.map_or_else(|| fitted(detail(&answer), width()), |by| list(&answer, by, width()));
+    terminal::print(&table)
 }
 
 fn list_path(asked: &ListFlags) -> Result<String, Failure> {
@@ -223,8 +223,11 @@ fn in_words(field: &str, told: &Value) -> String {
     }
 }
 
-/// A line a job or group, and one about the rest of the GPUs' time.
-fn list(answer: &Value, by: &str) -> String {
+/// Characters that a narrow terminal leaves of the name of a job.
+const NAME_LEN: usize = 24;
+
+/// A line a job or group, and one about the rest of the GPUs' time. A narrow terminal has the first columns, whole.
+fn list(answer: &Value, by: &str, width: Option<usize>) -> String {
     let jobs: Vec<&Value> = answer["jobs"].as_array().into_iter().flatten().collect();
     let sums = sums_of(&jobs, false);
     let first = if by == "holder" { "JOB".to_owned() } else { by.to_uppercase() };
@@ -243,12 +246,17 @@ fn list(answer: &Value, by: &str) -> String {
         row.extend(about.iter().map(|(_, field)| in_words(field, told(job, field))));
         rows.push(row);
     }
-    let table = if jobs.is_empty() { String::new() } else { aligned(&rows) };
+    let columns = (0..).zip(rows.first().into_iter().flatten());
+    let yields =
+        columns.map(|(rank, _)| (rank, if rank == 0 { Yields::Ends(NAME_LEN) } else { Yields::Place }));
+    let yields: Vec<(u8, Yields)> = yields.collect();
+    let (table, without) =
+        if jobs.is_empty() { (String::new(), String::new()) } else { narrowed(rows, &yields, width) };
     let total = answer["total"].as_u64().unwrap_or_default();
     let shown = if jobs.len() as u64 == total { String::new() } else { format!("{} of ", jobs.len()) };
     let nobody = &answer["nobody"];
     format!(
-        "{table}{shown}{}; nobody had {} GPU hours{}, {} were not observed\n{}{}",
+        "{table}{shown}{}; nobody had {} GPU hours{}, {} were not observed\n{}{}{without}",
         counted(total, if by == "holder" { "holder" } else { "group" }),
         number(nobody["held_gpu_hours"].as_f64()),
         nobody["energy_kwh"].as_f64().map_or_else(String::new, |kwh| format!(" ({kwh:.2} kWh)")),
@@ -369,29 +377,40 @@ mod tests {
 
     #[test]
     fn a_list_has_a_line_a_group_and_columns_of_cost_only_where_there_is_a_price() {
-        let plain = list(&answer(&[job(Some("job:7"), &json!({}))]), "holder");
+        let plain = list(&answer(&[job(Some("job:7"), &json!({}))]), "holder", None);
         let lines: Vec<&str> = plain.lines().collect();
         assert!(lines[0].starts_with("JOB") && !lines[0].contains("COST"), "{plain}");
         let cells: Vec<&str> = lines[1].split_whitespace().collect();
         assert_eq!(cells, ["job:7", "2", "2.00", "0.50", "1.50", "-", "0.00", "0.70", "a,b"]);
         assert_eq!(lines[2], "1 holder; nobody had 3.00 GPU hours, 0.25 were not observed");
         let priced = job(None, &json!({"cost": 4.0, "power_max_w": 700.0}));
-        let priced = list(&answer(&[priced]), "namespace");
+        let priced = list(&answer(&[priced]), "namespace", None);
         assert!(priced.starts_with("NAMESPACE"), "{priced}");
         assert!(priced.contains("  COST") && !priced.contains("MAX W"), "{priced}");
         assert!(priced.contains("1 group;"), "{priced}");
     }
 
     #[test]
+    fn a_narrow_terminal_has_whole_numbers_and_is_told_what_it_lacks() {
+        let jobs = [job(Some("pod:research/sim-train-17-0-0-0/trainer"), &json!({}))];
+        let shown = list(&answer(&jobs), "holder", Some(60));
+        let lines: Vec<&str> = shown.lines().collect();
+        assert!(lines[..2].iter().all(|line| line.chars().count() <= 60), "{shown}");
+        let cells: Vec<&str> = lines[1].split_whitespace().collect();
+        assert_eq!(cells, ["pod:research/sim-train-17-0-…", "2", "2.00", "0.50", "1.50"], "{shown}");
+        assert!(lines[3].starts_with("… without THROTTLED, SHARED, KWH, HOSTS: "), "{shown}");
+    }
+
+    #[test]
     fn what_is_cut_from_an_hour_and_how_far_the_sums_are_off_stands_below() {
         let mut answer = answer(&[]);
-        assert_eq!(list(&answer, "holder").lines().count(), 1);
+        assert_eq!(list(&answer, "holder", None).lines().count(), 1);
         answer["interpolated"] = json!(true);
         answer["check"] = json!({
             "gpus": 4, "gpus_without_sums": 1, "gpu_hours": 3.0, "own_gpu_hours": 4.0, "residual_pct": -25.0, "energy_kwh": 1.0,
             "own_energy_kwh": null, "energy_residual_pct": null, "interpolated_pct": 12.4,
         });
-        let said = list(&answer, "holder");
+        let said = list(&answer, "holder", None);
         let lines: Vec<&str> = said.lines().collect();
         assert!(lines[1].starts_with("of an hour in which the range begins or ends"), "{said}");
         assert_eq!(
@@ -432,7 +451,7 @@ mod tests {
             "start": "2026-11-20T14:59:59.285057499Z", "end": null, "state": "running", "exit_code": null,
         });
         let told = job(Some("job:7"), &json!({"about": about, "holder": "job:7"}));
-        let shown = list(&answer(&[told.clone(), job(Some("pod:team/p/"), &json!({}))]), "holder");
+        let shown = list(&answer(&[told.clone(), job(Some("pod:team/p/"), &json!({}))]), "holder", None);
         let lines: Vec<&str> = shown.lines().collect();
         assert!(lines[0].ends_with("STATE") && !lines[0].contains("QUEUE"), "what nobody knows: {shown}");
         let cells: Vec<&str> = lines[1].split_whitespace().collect();
