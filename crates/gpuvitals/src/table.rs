@@ -47,6 +47,9 @@ pub(crate) enum Yields {
     Ends(usize),
 }
 
+/// Columns that are left out and named.
+const NAMED_MAX: usize = 10;
+
 /// Rows in columns, the first their heads, of which the terminal has room for those of the lowest ranks; and a line that names
 /// the others. Without a width all are there.
 pub(crate) fn narrowed(
@@ -73,10 +76,12 @@ pub(crate) fn narrowed(
         let cells = row.drain(..).zip(&widths);
         *row = cells.filter_map(|(cell, width)| Some(shortened(&cell, (*width)?).into_owned())).collect();
     }
+    let which =
+        if without.len() > NAMED_MAX { format!("{} columns", without.len()) } else { without.join(", ") };
     let remark = if without.is_empty() {
         String::new()
     } else {
-        format!("… without {}: a wider terminal, a pipe (| cat) or --json has them\n", without.join(", "))
+        format!("… without {which}: a wider terminal, a pipe (| cat) or --json has them\n")
     };
     (aligned(&rows), remark)
 }

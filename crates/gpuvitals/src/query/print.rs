@@ -17,7 +17,7 @@ pub(crate) fn table(what: &QueryWhat, answer: &Value, width: Option<usize>) -> S
         QueryWhat::Hosts { .. } => hosts(answer),
         QueryWhat::Gpu { .. } => gpu(answer),
         QueryWhat::Range { limit, .. } => range(answer, &group_by(what), *limit),
-        QueryWhat::Rows { .. } => rows(answer),
+        QueryWhat::Rows { .. } => return rows(answer, width),
         QueryWhat::Health { .. } => health(answer),
     };
     fitted(text, width)
@@ -91,8 +91,8 @@ pub(crate) fn group_by(what: &QueryWhat) -> Vec<&str> {
     }
 }
 
-/// The rows, with a column for each that one of them has.
-fn rows(answer: &Value) -> String {
+/// The rows, with a column for each that one of them has. A narrow terminal has the first of these, whole, before the long ids.
+fn rows(answer: &Value, width: Option<usize>) -> String {
     let mut columns: Vec<&String> = Vec::new();
     for entry in list(answer, "data") {
         for (name, value) in entry["metrics"].as_object().into_iter().flatten() {
@@ -115,8 +115,18 @@ fn rows(answer: &Value) -> String {
     if table.len() == 1 {
         return "no such rows\n".to_owned() + &lacks(answer);
     }
-    aligned(&table) + &footer(answer, "row") + &lacks(answer)
+    let is_text = |column: &str| list(answer, "data").any(|entry| entry["metrics"][column].is_string());
+    let mut yields = vec![(0, Yields::Place), (0, Yields::Place), (u8::MAX, Yields::Place)];
+    yields.extend(columns.iter().enumerate().map(|(at, column)| {
+        let rank = u8::try_from(at + 1).unwrap_or(u8::MAX);
+        (rank, if is_text(column) { Yields::Ends(TEXT_LEN) } else { Yields::Place })
+    }));
+    let (shown, without) = narrowed(table, &yields, width);
+    shown + &footer(answer, "row") + &lacks(answer) + &without
 }
+
+/// Characters that a narrow terminal leaves of a text.
+const TEXT_LEN: usize = 16;
 
 /// What the server could not read, a line each.
 fn lacks(answer: &Value) -> String {
@@ -335,13 +345,19 @@ mod tests {
             row("GPU-1", json!({"kind": "xid", "code": 79, "detail": null})),
             row("n", json!({"power_w": 71.5, "kind": null})),
         ];
-        let table = rows(&json!({"data": data, "total": 2, "partial": ["a file"]}));
+        let answer = json!({"data": data, "total": 2, "partial": ["a file"]});
+        let table = rows(&answer, None);
         let lines: Vec<Vec<&str>> = table.lines().map(|line| line.split_whitespace().collect()).collect();
         assert_eq!(lines[0][..3], ["TIME", "HOST", "GPU"]);
         assert!(["KIND", "CODE", "POWER"].iter().all(|head| lines[0].contains(head)), "{table}");
         assert!(!table.contains("DETAIL"), "{table}");
         assert_eq!(lines[2][..2], ["2026-01-01T00:00:00Z", "n"]);
         assert!(table.ends_with("2 rows\nnot whole: a file\n"), "{table}");
+        let narrow = rows(&answer, Some(40));
+        let (remark, lines) = (narrow.lines().next_back().unwrap(), narrow.lines().take(3));
+        assert!(remark.starts_with("… without GPU, POWER W: "), "{narrow}");
+        assert!(lines.clone().all(|line| line.chars().count() <= 40), "{narrow}");
+        assert!(lines.last().unwrap().starts_with("2026-01-01T00:00:00Z  n "), "{narrow}");
     }
 
     fn gpus_of(list: &[Value]) -> String {

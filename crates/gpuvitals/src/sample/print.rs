@@ -14,6 +14,7 @@ use serde_json::{Map, Value as Json};
 use super::format::Format;
 use super::round::name;
 use crate::sampling::lasts_ns;
+use crate::table::shortened;
 
 /// Lines after which the heading is printed again.
 const HEADING_EVERY: usize = 24;
@@ -113,8 +114,7 @@ impl Printer {
         let core = batch.instance(Scope::CpuCore, row);
         let called =
             core.map_or_else(|| called.unwrap_or_default().to_owned(), |core| format!("  cpu {core}"));
-        let called: String = called.chars().take(20).collect();
-        write!(out, "{:12} {index:>3} {called:20}", clock_time(at))?;
+        write!(out, "{:12} {index:>3} {:20}", clock_time(at), shortened(&called, 20))?;
         for column in columns {
             let metric = if core.is_some() && column.metric == CPU { CORE } else { column.metric };
             let value = batch.metric(metric).and_then(|values| values.value(row));
