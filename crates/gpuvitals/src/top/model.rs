@@ -156,6 +156,8 @@ pub(super) struct Model {
     pub(super) sampler: SamplerConfig,
     pub(super) glyphs: Glyphs,
     pub(super) host: Option<Device>,
+    /// Whether the host is read, and has given nothing yet.
+    is_host_awaited: bool,
     gpus: Vec<Device>,
     pub(super) listed: Listed,
     pub(super) order: Order,
@@ -181,6 +183,7 @@ impl Model {
             sampler,
             glyphs,
             host: None,
+            is_host_awaited: false,
             gpus: Vec::new(),
             listed: Listed::default(),
             order: Order::Index,
@@ -253,6 +256,11 @@ impl Model {
     pub(super) fn states(&mut self, states: Vec<TargetState>) {
         let is_there = |gpu: &Device| states.iter().any(|state| state.identity.key() == gpu.identity.key());
         self.gpus.retain(is_there);
+        let is_awaited = |state: &TargetState| {
+            let may_come = matches!(state.liveness, Liveness::Starting | Liveness::Up);
+            state.table == Table::SystemEvents && may_come
+        };
+        self.is_host_awaited = self.host.is_none() && states.iter().any(is_awaited);
         for state in states {
             let known = if state.table == Table::SystemEvents {
                 self.host.as_mut()
@@ -282,7 +290,7 @@ impl Model {
             Liveness::Up => !gpu.values.is_empty(),
             Liveness::Down { .. } | Liveness::Stuck { .. } => true,
         };
-        !self.gpus.is_empty() && self.gpus.iter().all(has_said)
+        !self.gpus.is_empty() && !self.is_host_awaited && self.gpus.iter().all(has_said)
     }
 
     pub(super) fn is_typing(&self) -> bool {

@@ -286,6 +286,24 @@ fn a_tool_that_stood_in_for_its_gpu_leaves_the_list() {
 }
 
 #[test]
+fn a_frame_is_whole_once_the_host_has_answered_too() {
+    let mut model = empty(Glyphs::Blocks);
+    let host = Identity::default().with(IdentityColumn::Node, "node-a").unwrap();
+    let states = || {
+        let of_host = TargetState { table: Table::SystemEvents, ..state(host.clone(), Liveness::Up) };
+        vec![state(gpu(0, "NVIDIA H200"), Liveness::Up), of_host]
+    };
+    model.observe(&row(Table::GpuEvents, &gpu(0, "NVIDIA H200"), NOON_NS, &[("power_w", 77.0)]));
+    model.states(states());
+    assert!(!model.is_complete());
+    model.observe(&row(Table::SystemEvents, &host, NOON_NS, &[("load1", 3.25)]));
+    model.states(states());
+    assert!(model.is_complete());
+    let drawn = text(&model, 80, 24);
+    assert!(drawn.contains("\nmemory -  load 3.25\n"), "the share of the CPU is not known yet: {drawn}");
+}
+
+#[test]
 fn a_list_of_processes_with_a_gap_says_so() {
     let mut model = model(Glyphs::Blocks);
     let gap = |gpu: &str| ProcessGap {

@@ -77,8 +77,10 @@ fn draw_head(frame: &mut Frame<'_>, area: Rect, model: &Model) {
             (Some(used), Some(total)) => format!("{:.0}/{:.0} GiB", used / 1024.0, total / 1024.0),
             _ => "-".to_owned(),
         };
+        // A share needs two readings: before the second there is none.
+        let cpu = host.get(metric::CPU).map_or_else(String::new, |pct| format!("cpu {pct:.0} %"));
         let parts = [
-            (0, format!("cpu {} %", text(host.get(metric::CPU), 0)), plain),
+            (0, cpu, plain),
             (1, format!("memory {memory}"), plain),
             (2, format!("load {}", text(host.get(metric::LOAD), 2)), plain),
         ];
