@@ -1,6 +1,6 @@
 import { useQuery } from "@tanstack/react-query";
 import { TriangleAlert } from "lucide-react";
-import { useMemo } from "react";
+import { memo, useMemo } from "react";
 import { TimeChart } from "../../charts/TimeChart";
 import { REFRESH_INTERVAL_MS } from "../../shared/config";
 import { ABSENT, formatNumber, formatValue } from "../../shared/format";
@@ -70,16 +70,18 @@ function hitRate(rate: number | null | undefined): string {
   return typeof rate === "number" ? `${formatNumber(rate * 100)}%` : ABSENT;
 }
 
-function Charts({ course, now }: { readonly course: Course; readonly now: number }) {
+/** Rendered again for a reading, not with each second that the page's clock tells. */
+const Charts = memo(function Charts({ course, now }: { readonly course: Course; readonly now: number }) {
   const panels = useMemo(() => panelsOf(course), [course]);
+  const span = useMemo(() => spanOf(course), [course]);
   return (
     <div className="grid gap-3 md:grid-cols-2 xl:grid-cols-3">
       {panels.map(({ id, title, unit, columns }) => (
-        <FigureChart key={id} id={id} title={title} unit={unit} lines={columns.join(BETWEEN)} course={course} now={now} />
+        <FigureChart key={id} id={id} title={title} unit={unit} lines={columns.join(BETWEEN)} course={course} span={span} now={now} />
       ))}
     </div>
   );
-}
+});
 
 const BETWEEN = "\u0001";
 
@@ -89,12 +91,13 @@ interface FigureChartProps {
   readonly unit: string;
   readonly lines: string;
   readonly course: Course;
+  readonly span: ReturnType<typeof spanOf>;
   readonly now: number;
 }
 
 /** A chart that is built anew only when it has other lines, not at each reading. */
-function FigureChart({ id, title, unit, lines, course, now }: FigureChartProps) {
+function FigureChart({ id, title, unit, lines, course, span, now }: FigureChartProps) {
   const panel = useMemo(() => ({ id, title, unit, columns: lines.split(BETWEEN) }), [id, title, unit, lines]);
   const frame = useMemo(() => frameOf(course, panel.columns, REFRESH_INTERVAL_MS), [course, panel]);
-  return <TimeChart panel={panel} marked={false} frame={frame} nameOf={lineName} subject="Statistics" span={spanOf(course)} onSelect={nothing} now={now} />;
+  return <TimeChart panel={panel} marked={false} frame={frame} nameOf={lineName} subject="Statistics" span={span} onSelect={nothing} now={now} />;
 }
