@@ -140,8 +140,13 @@ pub(crate) fn run(flags: &FindingsFlags) -> Result<(), Failure> {
         some.map(|(name, names)| format!("&{name}={}", escaped(&names.join(",")))).collect();
     let path = format!("/api/v1/analysis/findings?limit={}{}{when}", flags.limit, filters.concat());
     let answer = query::ask(&flags.server, &path)?;
+    if flags.server.json {
+        return terminal::print(&format!("{answer:#}\n"));
+    }
     let shown = if flags.steps { with_steps(&answer) } else { list(&answer, width()) };
-    terminal::print(&if flags.server.json { format!("{answer:#}\n") } else { shown })
+    let is_over = answer["total"] == 0;
+    let hint = if is_over { query::of_recording(&flags.server, &flags.when) } else { String::new() };
+    terminal::print(&(shown + &hint))
 }
 
 /// The host or job that a flag names.

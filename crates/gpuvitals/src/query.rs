@@ -20,7 +20,7 @@ use crate::quantity;
 use crate::table::width;
 use crate::terminal;
 
-use flags::{Query, QueryWhat, Server};
+use flags::{Query, QueryWhat, Server, When};
 
 const HEALTH: &str = "/health";
 /// Largest answer that is read.
@@ -53,13 +53,34 @@ pub(crate) fn run(query: &Query) -> Result<(), Failure> {
     let answer = ask(&query.server, &path)?;
     let text =
         if query.server.json { format!("{answer:#}\n") } else { print::table(&query.what, &answer, width()) };
-    terminal::print(&text)?;
+    let hint = match &query.what {
+        QueryWhat::Gpus { when, .. } | QueryWhat::Hosts { when, .. }
+            if !query.server.json && print::is_over(&answer) =>
+        {
+            of_recording(&query.server, when)
+        }
+        _ => String::new(),
+    };
+    terminal::print(&(text + &hint))?;
     let QueryWhat::Health { ready } = query.what else { return Ok(()) };
     let is_fine = answer["status"] == "healthy" || (ready && answer["status"] == "degraded");
     if !is_fine {
         return Err(Failure::new(Exit::Unavailable, format!("{} is {}", query.server.url, answer["status"])));
     }
     Ok(())
+}
+
+/// How to ask as of the end of a recording, where a list of now has nothing that goes on; empty where the server has no
+/// recording that ended, and where an instant was given.
+pub(crate) fn of_recording(server: &Server, when: &When) -> String {
+    if !when.is_now() {
+        return String::new();
+    }
+    // The list was answered: without this hint it is still an answer.
+    let health = ask(server, HEALTH).ok();
+    let end = health.as_ref().and_then(|health| health["recording_end"].as_str());
+    let told = |end| format!("this is a recording that ended at {end}: --at {end} shows it as of then\n");
+    end.map_or_else(String::new, told)
 }
 
 fn range_path(what: &QueryWhat) -> Result<String, Failure> {

@@ -43,6 +43,11 @@ pub(crate) struct When {
 }
 
 impl When {
+    /// Whether no instant is given.
+    pub(crate) fn is_now(&self) -> bool {
+        self.at.is_none()
+    }
+
     /// The parameter of a question that has others, if an instant is given.
     ///
     /// # Errors

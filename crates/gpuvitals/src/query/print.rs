@@ -46,6 +46,13 @@ fn gpus(answer: &Value, width: Option<usize>) -> String {
     table + &footer(answer, "GPU") + &remark
 }
 
+/// Whether none of the GPUs or hosts of a list reports any more.
+pub(crate) fn is_over(answer: &Value) -> bool {
+    let listed = list(answer, "gpus").chain(list(answer, "hosts"));
+    let mut judgements = listed.map(|one| &one["judgement"]).peekable();
+    judgements.peek().is_some() && judgements.all(|word| *word == "stale" || *word == "lost")
+}
+
 /// How a GPU or host does.
 fn judgement(one: &Value) -> String {
     let simulated = if one["simulated"] == true { " (simulated)" } else { "" };

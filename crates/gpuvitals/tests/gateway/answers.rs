@@ -204,6 +204,13 @@ fn the_command_line_lists_by_the_one_judgement_as_of_an_instant() {
     };
     assert!(findings(before).is_empty());
     assert_eq!(findings(after), ["xid:GPU-a"]);
+    // Now there is nothing to see: it says where there is.
+    up.until("/health", "the end of the recording", |said| said.json["recording_end"] == after);
+    for question in [gpus, hosts, &["findings"]] {
+        let said = gpuvitals!().args(question).args(["--url", &up.url]).finished().unwrap();
+        let text = String::from_utf8(said.stdout).unwrap();
+        assert!(text.ends_with(&format!("ended at {after}: --at {after} shows it as of then\n")), "{text}");
+    }
     let (code, said) = up.process.terminated();
     assert_eq!(code, Some(0), "{said}");
 }
