@@ -15,6 +15,8 @@ url, end, instants = sys.argv[1], sys.argv[2], sys.argv[3:]
 # How many others are asked for, and how far they are apart: none is kept from the one before.
 OTHERS, APART_S = 6, 7
 CARDS = 20
+# How many of them the page asks for with one question (`dashboard/src/parts/findings/together.ts`).
+TOGETHER = 16
 place = urlsplit(url).netloc
 connection = http.client.HTTPConnection(place, timeout=120)
 
@@ -58,9 +60,10 @@ def charts(findings, instant):
         print(f"as of {instant} nothing is found on a host: no chart is measured")
         return
     took = 0
-    for host in hosts:
-        took += ask("query", metrics="power_w", host=host, start=moved(instant, -3600), end=instant, step="60s")[1]
-    verdict(f"charts of {len(hosts)} findings, one after another", took, 0.05)
+    for first in range(0, len(hosts), TOGETHER):
+        some = ",".join(hosts[first : first + TOGETHER])
+        took += ask("query", metrics="power_w", host=some, start=moved(instant, -3600), end=instant, step="60s")[1]
+    verdict(f"charts of {len(hosts)} findings, asked for as the page does", took, 0.05)
 
 
 found = None
