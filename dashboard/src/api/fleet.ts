@@ -107,6 +107,11 @@ export function fleetCountsQuery() {
   });
 }
 
+/** The GPUs whose identity passes some tests, with the jobs that hold them. */
+export async function fetchGpusHeld(where: string): Promise<readonly Gpu[]> {
+  return dataOf(await api.GET("/api/v1/gpus", { params: { query: { where, labels: "namespace,job", limit: GPUS_MAX } } })).gpus;
+}
+
 /** All GPUs that fit, as a file. */
 export function fetchGpusCsv(parts: Readonly<Record<string, string>>): Promise<string> {
   const question = new URLSearchParams({ ...given(parts), limit: String(GPUS_MAX) });

@@ -1,6 +1,6 @@
 import { expect, it } from "vitest";
 import { MINUTE } from "../../shared/time";
-import { mockApi, ok, type Handler } from "../../testing/mockApi";
+import { gpu, listOf, mockApi, ok, type Handler } from "../../testing/mockApi";
 import { fetchCourses, type CoursesAsk, type Whose } from "./together";
 
 const QUERY = "/api/v1/query";
@@ -29,12 +29,17 @@ it("asks once for the hosts of all, and each has its own GPUs in its own span", 
   expect(mock.asked.map(({ params }) => [params.get("hosts"), params.get("start"), params.get("end")])).toEqual([["node-1,node-2", new Date(AT).toISOString(), new Date(AT + 6 * MINUTE).toISOString()]]);
 });
 
-it("tells jobs of one name apart by their namespaces", async () => {
+it("tells jobs of one name apart by their namespaces, and names their GPUs: the server need not look at others", async () => {
   const labels = (name: string, namespace: string | null) => ({ job: name, namespace });
-  const mock = mockApi({ [QUERY]: server([{ gpu: "a", labels: labels("train", "x") }, { gpu: "b", labels: labels("train", "y") }, { gpu: "c", labels: labels("eval", null) }]) });
+  const held = [{ id: "a", labels: labels("train", "x") }, { id: "b", labels: labels("train", "y") }, { id: "c", labels: labels("eval", null) }];
+  const mock = mockApi({ "/api/v1/gpus": listOf(held.map(gpu)), [QUERY]: server(held.map((one) => ({ gpu: one.id, labels: one.labels }))) });
   const values = [0, 1, 2, 3, 4];
   expect(await told([asked(job("train", "y")), asked(job("eval", null))])).toEqual([[["b", values]], [["c", values]]]);
-  expect(mock.asked.map(({ params }) => [params.get("where"), params.get("group_by")])).toEqual([["job=train,eval", "gpu,namespace,job"]]);
+  const where = "job=train,eval";
+  expect(mock.asked.map(({ path, params }) => [path, params.get("where"), params.get("gpus"), params.get("group_by")])).toEqual([
+    ["/api/v1/gpus", where, null, null],
+    [QUERY, where, "b,c", "gpu,namespace,job"],
+  ]);
 });
 
 it("has no GPU that was not read in the span", async () => {

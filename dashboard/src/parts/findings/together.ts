@@ -1,4 +1,5 @@
 import { ApiError, type QueryAnswer } from "../../api/client";
+import { fetchGpusHeld } from "../../api/fleet";
 import { fetchHistory, type HistoryAsk, type Span } from "../../api/queries";
 import { whereOneOf } from "../../api/where";
 
@@ -24,8 +25,8 @@ interface Waiting {
   readonly reject: (error: unknown) => void;
 }
 
-/** Fewer than an answer has room for, of GPUs that have as many peers as are drawn. */
-const TOGETHER_MAX = 16;
+/** How many are asked for together: fewer than an address has room for, whose GPUs are named where it is a job. */
+const TOGETHER_MAX: Readonly<Record<Whose["of"], number>> = { gpus: 16, host: 16, job: 4 };
 
 let waiting: Waiting[] = [];
 
@@ -51,7 +52,7 @@ function groupsOf(all: readonly Waiting[]): readonly (readonly Waiting[])[] {
     const { metrics, stepMs, whose, span } = one.ask;
     const key = [stepMs, whose.of, ...metrics].join(" ");
     const held = open.get(key);
-    if (held !== undefined && held.group.length < TOGETHER_MAX && span.end - held.first.start <= 2 * (held.first.end - held.first.start)) {
+    if (held !== undefined && held.group.length < TOGETHER_MAX[whose.of] && span.end - held.first.start <= 2 * (held.first.end - held.first.start)) {
       held.group.push(one);
       continue;
     }
@@ -66,7 +67,7 @@ async function askTogether(group: readonly Waiting[]): Promise<void> {
   const asks = group.map(({ ask }) => ask);
   const span = { start: Math.min(...asks.map((ask) => ask.span.start)), end: Math.max(...asks.map((ask) => ask.span.end)) };
   try {
-    const answer = await fetchHistory(questionOf(asks), span, new AbortController().signal);
+    const answer = await fetchHistory(await questionOf(asks), span, new AbortController().signal);
     for (const { ask, resolve } of group) resolve(partOf(answer, ask));
   } catch (error) {
     // One of them may name a host that is no longer known: the others have their pictures all the same.
@@ -81,18 +82,26 @@ function isRefused(error: unknown): boolean {
 }
 
 /** One question for all of them, which are alike in all but their owners and spans. */
-function questionOf(asks: readonly CoursesAsk[]): HistoryAsk {
+async function questionOf(asks: readonly CoursesAsk[]): Promise<HistoryAsk> {
   const all = (of: (whose: Whose) => readonly string[]) => [...new Set(asks.flatMap(({ whose }) => of(whose)))];
   const hosts = all((whose) => (whose.of === "host" ? [whose.host] : []));
   const jobs = all((whose) => (whose.of === "job" ? [whose.job] : []));
+  const where = whereOneOf("job", jobs);
+  const held = jobs.length === 0 ? [] : await gpusHeld(where, asks);
   return {
     metrics: asks[0]?.metrics ?? [],
     stepMs: asks[0]?.stepMs ?? 0,
     aggregates: ["mean"],
-    gpus: all((whose) => (whose.of === "gpus" ? whose.gpus : [])),
+    gpus: [...all((whose) => (whose.of === "gpus" ? whose.gpus : [])), ...held],
     ...(hosts.length > 0 && { hosts }),
-    ...(jobs.length > 0 && { where: whereOneOf("job", jobs), groupBy: "gpu,namespace,job" }),
+    ...(jobs.length > 0 && { where, groupBy: "gpu,namespace,job" }),
   };
+}
+
+/** The GPUs of the jobs: a question that names a job alone reads the rows of the whole fleet. */
+async function gpusHeld(where: string, asks: readonly CoursesAsk[]): Promise<readonly string[]> {
+  const gpus = await fetchGpusHeld(where);
+  return gpus.flatMap(({ id, labels = {} }) => (asks.some(({ whose }) => isHeld(labels, whose)) ? [id] : []));
 }
 
 /** What of an answer one question asked for, as if it had been asked alone. */
@@ -110,6 +119,10 @@ function isOf({ gpu, hostname, labels }: QueryAnswer["series"][number], whose: W
     case "host":
       return hostname === whose.host;
     case "job":
-      return labels.job === whose.job && (labels.namespace ?? null) === whose.namespace;
+      return isHeld(labels, whose);
   }
+}
+
+function isHeld(labels: Readonly<Record<string, string | null>>, whose: Whose): boolean {
+  return whose.of === "job" && labels.job === whose.job && (labels.namespace ?? null) === whose.namespace;
 }
