@@ -45,7 +45,7 @@ describe("where a finding leads", () => {
 it("stands beside its job, or else its node", () => {
   const { reach } = finding();
   const paths = [finding(), finding({ reach: { ...reach, concerned_gpus: 1 } }), finding({ reach: { ...reach, hostname: null, job: null } }), finding({ subject: { type: "node", id: "n", name: "n" } })].map((one) => besideOf(one)?.path);
-  expect(paths).toEqual(["/compare?where=job%3Dtrain-7", "/compare?host=node-1", undefined, undefined]);
+  expect(paths).toEqual(["/compare?where=job%3Dtrain-7%3Bnamespace%3Dresearch", "/compare?host=node-1", undefined, undefined]);
 });
 
 it.each([

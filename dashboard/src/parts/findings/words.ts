@@ -67,7 +67,10 @@ export function pathOf(finding: Finding, since: number | null, now: number): str
 /** The way to a GPU beside the others of its work, or else of its node; null: there are none, or it is about no single GPU. */
 export function besideOf({ subject, reach }: Finding): { readonly path: string; readonly text: string } | null {
   if (subject.type !== "gpu") return null;
-  if (reach.job !== null && reach.concerned_gpus > 1) return { path: COMPARE.to({ where: whereIs("job", reach.job) }), text: "its job" };
+  if (reach.job !== null && reach.concerned_gpus > 1) {
+    const where = [whereIs("job", reach.job), ...(reach.namespace === null ? [] : [whereIs("namespace", reach.namespace)])].join(";");
+    return { path: COMPARE.to({ where }), text: "its job" };
+  }
   return reach.hostname === null ? null : { path: COMPARE.to({ host: reach.hostname }), text: "its node" };
 }
 
