@@ -14,7 +14,7 @@ use crate::percent::escaped;
 use crate::quantity;
 use crate::query;
 use crate::query::flags::{Server, When};
-use crate::table::{aligned, text, width};
+use crate::table::{aligned, is_cut, text, width};
 use crate::terminal;
 
 const SILENCES: &str = "/api/v1/analysis/silences";
@@ -261,8 +261,7 @@ fn list(answer: &Value, width: Option<usize>) -> String {
     }
     let found = rows.len() - 1;
     let table = if found == 0 { String::new() } else { aligned(&rows) };
-    let is_cut = |width| table.lines().any(|line| line.chars().count() > width);
-    let shown = if width.is_some_and(is_cut) { in_lines(answer) } else { table };
+    let shown = if is_cut(&table, width) { in_lines(answer) } else { table };
     shown + &total(answer, found)
 }
 

@@ -18,7 +18,7 @@ use crate::failure::Failure;
 use crate::percent::escaped;
 use crate::query;
 use crate::query::flags::Server;
-use crate::table::{Yields, aligned, fitted, narrowed, text, width};
+use crate::table::{Yields, after_a_name, narrowed, text, width};
 use crate::terminal;
 use range::{RangeFlags, range};
 use show::{ShowFlags, show_path};
@@ -142,7 +142,7 @@ pub(crate) fn run(flags: &JobsFlags) -> Result<(), Failure> {
     if flags.server.json {
         return terminal::print(&format!("{answer:#}\n"));
     }
-    let table = by.map_or_else(|| fitted(detail(&answer), width()), |by| list(&answer, by, width()));
+    let table = by.map_or_else(|| detail(&answer, width()), |by| list(&answer, by, width()));
     terminal::print(&table)
 }
 
@@ -246,10 +246,7 @@ fn list(answer: &Value, by: &str, width: Option<usize>) -> String {
         row.extend(about.iter().map(|(_, field)| in_words(field, told(job, field))));
         rows.push(row);
     }
-    let columns = (0..).zip(rows.first().into_iter().flatten());
-    let yields =
-        columns.map(|(rank, _)| (rank, if rank == 0 { Yields::Ends(NAME_LEN) } else { Yields::Place }));
-    let yields: Vec<(u8, Yields)> = yields.collect();
+    let yields = after_a_name(rows.first().map_or(0, Vec::len), NAME_LEN);
     let (table, without) =
         if jobs.is_empty() { (String::new(), String::new()) } else { narrowed(rows, &yields, width) };
     let total = answer["total"].as_u64().unwrap_or_default();
@@ -266,8 +263,11 @@ fn list(answer: &Value, by: &str, width: Option<usize>) -> String {
     )
 }
 
-/// What a job or pod used in all, and a line a GPU.
-fn detail(answer: &Value) -> String {
+/// Characters that a narrow terminal leaves of a host, an id or a model.
+const WORD_LEN: usize = 12;
+
+/// What a job or pod used in all, and a line a GPU. A narrow terminal has the first columns, the model last.
+fn detail(answer: &Value, width: Option<usize>) -> String {
     let job = &answer["job"];
     let mut shown = text(&job["holder"]);
     for (field, words) in [("simulated", " (simulated)"), ("running", ", has a GPU now")] {
@@ -293,7 +293,12 @@ fn detail(answer: &Value) -> String {
         .pointer("/advice/text")
         .and_then(Value::as_str)
         .map_or_else(String::new, |advice| format!("{advice}\n"));
-    format!("{shown}\n{}{}{advice}{}", about(&job["about"]), aligned(&rows), interpolated(answer))
+    let mut yields = after_a_name(rows.first().map_or(0, Vec::len), WORD_LEN);
+    for (column, rank) in yields.iter_mut().skip(1).zip([1, u8::MAX]) {
+        *column = (rank, Yields::Ends(WORD_LEN));
+    }
+    let (table, without) = narrowed(rows, &yields, width);
+    format!("{shown}\n{}{table}{advice}{}{without}", about(&job["about"]), interpolated(answer))
 }
 
 /// What the batch system told of a job, on one line; empty if it told nothing.
@@ -426,7 +431,7 @@ mod tests {
             |gpu: &str| job(None, &json!({"gpu": gpu, "hostname": "a", "model": "M", "power_max_w": 700.0}));
         let whole = job(Some("job:7"), &json!({"holder": "job:7", "running": true, "power_max_w": 700.0}));
         let shown =
-            detail(&json!({"job": whole, "gpus": [gpu("GPU-1"), gpu("GPU-2")], "interpolated": false}));
+            detail(&json!({"job": whole, "gpus": [gpu("GPU-1"), gpu("GPU-2")], "interpolated": false}), None);
         let lines: Vec<&str> = shown.lines().collect();
         assert_eq!(lines[0], "job:7, has a GPU now");
         assert!(lines[1].contains("MAX W") && !lines[1].contains("MAX MB"), "{shown}");
@@ -461,7 +466,8 @@ mod tests {
         let advice =
             json!({"text": "2 of 8 GPUs never passed 1 %; with 6 this job would have saved 31.2 GPU hours"});
         let gpu = job(None, &json!({"gpu": "GPU-1", "hostname": "a", "model": "M"}));
-        let shown = detail(&json!({"job": told, "gpus": [gpu], "interpolated": false, "advice": advice}));
+        let job = json!({"job": told, "gpus": [gpu], "interpolated": false, "advice": advice});
+        let shown = detail(&job, None);
         let lines: Vec<&str> = shown.lines().collect();
         assert_eq!(
             lines[1],

@@ -47,6 +47,12 @@ pub(crate) enum Yields {
     Ends(usize),
 }
 
+/// Columns of which the first, a name, gives up its end down to so many characters, and the others their place from the right on.
+pub(crate) fn after_a_name(count: usize, name_len: usize) -> Vec<(u8, Yields)> {
+    let rank = |at: usize| u8::try_from(at).unwrap_or(u8::MAX);
+    (0..count).map(|at| (rank(at), if at == 0 { Yields::Ends(name_len) } else { Yields::Place })).collect()
+}
+
 /// Columns that are left out and named.
 const NAMED_MAX: usize = 10;
 
@@ -141,11 +147,14 @@ pub(crate) fn width() -> Option<usize> {
     set.or_else(|| Some(crossterm::terminal::size().ok()?.0.into())).filter(|width| *width > 0)
 }
 
+/// Whether a line is longer than the terminal is wide, if there is one.
+pub(crate) fn is_cut(text: &str, width: Option<usize>) -> bool {
+    width.is_some_and(|width| text.lines().any(|line| line.chars().count() > width))
+}
+
 /// A text whose lines are cut at `width` columns; a line at the end reports this.
 pub(crate) fn fitted(text: String, width: Option<usize>) -> String {
-    let Some(width) = width.filter(|width| text.lines().any(|line| line.chars().count() > *width)) else {
-        return text;
-    };
+    let Some(width) = width.filter(|_| is_cut(&text, width)) else { return text };
     let cut = |line: &str| match line.char_indices().nth(width) {
         None => format!("{line}\n"),
         Some(_) => format!("{}…\n", line.chars().take(width.saturating_sub(1)).collect::<String>()),

@@ -11,7 +11,7 @@ use super::range::{RangeFlags, range};
 use crate::failure::{Exit, Failure};
 use crate::query::flags::Server;
 use crate::replacing::Replacing;
-use crate::table::{fitted, text, width, with_numbers};
+use crate::table::{after_a_name, is_cut, narrowed, text, width, with_numbers};
 use crate::{query, terminal};
 
 /// Examples for the help.
@@ -71,7 +71,7 @@ pub(crate) fn run(asked: &WasteFlags, server: &Server) -> Result<(), Failure> {
     } else if asked.csv {
         csv(&answer, &asked.by)
     } else {
-        fitted(table(&answer, &asked.by), width())
+        table(&answer, &asked.by, width())
     };
     terminal::print(&shown)
 }
@@ -168,8 +168,8 @@ fn remarks(answer: &Value, by: &str) -> Vec<String> {
     remarks
 }
 
-/// For a terminal.
-fn table(answer: &Value, by: &str) -> String {
+/// For a terminal. A narrow one has the first columns.
+fn table(answer: &Value, by: &str, width: Option<usize>) -> String {
     let lines = lines(answer);
     let columns = columns(&lines);
     let heads = [by.to_uppercase(), "GPUS".to_owned()].into_iter();
@@ -184,7 +184,14 @@ fn table(answer: &Value, by: &str) -> String {
         rows.push([vec![name, line.gpus.to_string()], numbers(line)].concat());
     }
     rows.push([vec!["all together".to_owned(), String::new()], numbers(&whole(answer))].concat());
-    with_numbers(&rows, 1) + &remarks(answer, by).join(" ") + "\n"
+    let whole = with_numbers(&rows, 1);
+    let (shown, without) = if is_cut(&whole, width) {
+        let yields = after_a_name(rows.first().map_or(0, Vec::len), super::NAME_LEN);
+        narrowed(rows, &yields, width)
+    } else {
+        (whole, String::new())
+    };
+    shown + &remarks(answer, by).join(" ") + "\n" + &without
 }
 
 /// For spreadsheets: a head, and a line for each; what is not known is empty.
@@ -308,13 +315,18 @@ mod tests {
 
     #[test]
     fn a_table_has_a_line_for_each_and_one_of_all() {
-        let shown = table(&answer(), "user");
+        let shown = table(&answer(), "user", None);
         let lines: Vec<Vec<&str>> = shown.lines().map(|line| line.split_whitespace().collect()).collect();
         assert_eq!(lines[0], ["USER", "GPUS", "GPU", "HOURS", "BUSY", "WASTED", "KWH", "WASTED", "%"]);
         assert_eq!(lines[1], ["kim", "8", "100.00", "60.00", "40.00", "1.50", "40", "%"]);
         assert_eq!(lines[3], ["-", "8", "5.00", "-", "-", "1.50", "-"], "what is not known is no 0");
         assert_eq!(lines[4], ["all", "together", "115.00", "50.00", "60.00", "4.50", "52", "%"]);
         assert!(shown.contains("Nobody had 7.25 GPU hours."), "{shown}");
+        let narrow = table(&answer(), "user", Some(50));
+        let lines: Vec<&str> = narrow.lines().collect();
+        assert!(lines[..5].iter().all(|line| line.chars().count() <= 50), "{narrow}");
+        assert!(lines[4].starts_with("all together") && lines[4].ends_with("60.00"), "{narrow}");
+        assert!(lines[6].starts_with("… without KWH, WASTED %: ") && lines[5].ends_with('.'), "{narrow}");
     }
 
     #[test]
