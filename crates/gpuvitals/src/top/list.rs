@@ -231,7 +231,14 @@ pub(super) fn index(gpu: &Device) -> String {
     gpu.identity.index.map_or_else(|| "?".to_owned(), |index| format!("{index}{partition}"))
 }
 
+/// Families of cards: beside a number they say nothing more, and take the room of it.
+const FAMILIES: [&str; 4] = ["Instinct ", "Radeon ", "GeForce ", "Tesla "];
+
+/// What tells cards apart: the model without its maker and, where it has a number, its family.
 fn name(gpu: &Device) -> String {
     let name = gpu.identity.get(IdentityColumn::Model).or_else(|| gpu.identity.uuid()).unwrap_or_default();
-    name.replace("NVIDIA ", "").replace("AMD ", "")
+    let name = name.replace("NVIDIA ", "").replace("AMD ", "");
+    let has_number = |rest: &&str| rest.contains(|c: char| c.is_ascii_digit());
+    let rest = FAMILIES.into_iter().find_map(|family| name.strip_prefix(family)).filter(has_number);
+    rest.map_or_else(|| name.clone(), str::to_owned)
 }

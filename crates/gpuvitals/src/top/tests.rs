@@ -198,6 +198,25 @@ fn every_width_shows_whole_columns() {
 }
 
 #[test]
+fn a_narrow_list_tells_models_apart() {
+    for (model, shown) in [
+        ("AMD Instinct MI300X", "MI300X "),
+        ("AMD Radeon RX 7900 XTX", "RX 7900…"),
+        ("NVIDIA GeForce RTX 4090", "RTX 4090"),
+        ("NVIDIA Tesla T4", "T4 "),
+        ("AMD Radeon Graphics", "Radeon …"),
+        ("NVIDIA H100 80GB HBM3", "H100 80…"),
+    ] {
+        let mut narrow = empty(Glyphs::Blocks);
+        let values = ["utilization_pct", "memory_used_mb", "power_w", "temperature_c", "gpu_clock_mhz"]
+            .map(|it| (it, 1.0));
+        narrow.observe(&row(Table::GpuEvents, &gpu(0, model), NOON_NS, &values));
+        let drawn = text(&narrow, 43, 24);
+        assert!(drawn.lines().nth(3).unwrap().contains(&format!(" {shown}")), "{model}: {drawn}");
+    }
+}
+
+#[test]
 fn what_is_not_of_now_is_grey_and_has_its_age() {
     let mut model = model(Glyphs::Blocks);
     let colours = |model: &Model, line: u16| -> Vec<Color> {
