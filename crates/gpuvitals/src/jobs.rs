@@ -223,9 +223,6 @@ fn in_words(field: &str, told: &Value) -> String {
     }
 }
 
-/// Characters that a narrow terminal leaves of the name of a job.
-const NAME_LEN: usize = 24;
-
 /// A line a job or group, and one about the rest of the GPUs' time. A narrow terminal has the first columns, whole.
 fn list(answer: &Value, by: &str, width: Option<usize>) -> String {
     let jobs: Vec<&Value> = answer["jobs"].as_array().into_iter().flatten().collect();
@@ -246,7 +243,7 @@ fn list(answer: &Value, by: &str, width: Option<usize>) -> String {
         row.extend(about.iter().map(|(_, field)| in_words(field, told(job, field))));
         rows.push(row);
     }
-    let yields = after_a_name(rows.first().map_or(0, Vec::len), NAME_LEN);
+    let yields = after_a_name(rows.first().map_or(0, Vec::len));
     let (table, without) =
         if jobs.is_empty() { (String::new(), String::new()) } else { narrowed(rows, &yields, width) };
     let total = answer["total"].as_u64().unwrap_or_default();
@@ -293,8 +290,8 @@ fn detail(answer: &Value, width: Option<usize>) -> String {
         .pointer("/advice/text")
         .and_then(Value::as_str)
         .map_or_else(String::new, |advice| format!("{advice}\n"));
-    let mut yields = after_a_name(rows.first().map_or(0, Vec::len), WORD_LEN);
-    for (column, rank) in yields.iter_mut().skip(1).zip([1, u8::MAX]) {
+    let mut yields = after_a_name(rows.first().map_or(0, Vec::len));
+    for (column, rank) in yields.iter_mut().zip([0, 1, u8::MAX]) {
         *column = (rank, Yields::Ends(WORD_LEN));
     }
     let (table, without) = narrowed(rows, &yields, width);
@@ -304,8 +301,9 @@ fn detail(answer: &Value, width: Option<usize>) -> String {
 /// What the batch system told of a job, on one line; empty if it told nothing.
 fn about(about: &Value) -> String {
     let told = ABOUT.into_iter().filter(|(_, field)| !about[*field].is_null());
-    let told: Vec<String> =
-        told.map(|(head, field)| format!("{} {}", head.to_lowercase(), in_words(field, &about[field]))).collect();
+    let told: Vec<String> = told
+        .map(|(head, field)| format!("{} {}", head.to_lowercase(), in_words(field, &about[field])))
+        .collect();
     if told.is_empty() { String::new() } else { told.join(", ") + "\n" }
 }
 

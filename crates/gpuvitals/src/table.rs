@@ -47,10 +47,13 @@ pub(crate) enum Yields {
     Ends(usize),
 }
 
-/// Columns of which the first, a name, gives up its end down to so many characters, and the others their place from the right on.
-pub(crate) fn after_a_name(count: usize, name_len: usize) -> Vec<(u8, Yields)> {
+/// Characters that a narrow terminal leaves of a name.
+const NAME_LEN: usize = 24;
+
+/// Columns of which the first, a name, gives up its end, and the others their place from the right on.
+pub(crate) fn after_a_name(count: usize) -> Vec<(u8, Yields)> {
     let rank = |at: usize| u8::try_from(at).unwrap_or(u8::MAX);
-    (0..count).map(|at| (rank(at), if at == 0 { Yields::Ends(name_len) } else { Yields::Place })).collect()
+    (0..count).map(|at| (rank(at), if at == 0 { Yields::Ends(NAME_LEN) } else { Yields::Place })).collect()
 }
 
 /// Columns that are left out and named.

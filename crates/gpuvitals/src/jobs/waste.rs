@@ -186,7 +186,7 @@ fn table(answer: &Value, by: &str, width: Option<usize>) -> String {
     rows.push([vec!["all together".to_owned(), String::new()], numbers(&whole(answer))].concat());
     let whole = with_numbers(&rows, 1);
     let (shown, without) = if is_cut(&whole, width) {
-        let yields = after_a_name(rows.first().map_or(0, Vec::len), super::NAME_LEN);
+        let yields = after_a_name(rows.first().map_or(0, Vec::len));
         narrowed(rows, &yields, width)
     } else {
         (whole, String::new())
