@@ -164,9 +164,7 @@ fn end(flags: &FindingsFlags) -> Result<Option<String>, Failure> {
     let until_ns = match (&flags.lasts, &flags.until) {
         (Some(lasts), _) => {
             let lasts_ns = i64::try_from(quantity::flag("--for", lasts)?.as_nanos()).unwrap_or(i64::MAX);
-            // Of a whole second, as people write it.
-            let end_ns = clock::now_ns().saturating_add(lasts_ns);
-            end_ns - end_ns.rem_euclid(time::SECOND_NS)
+            whole_second(clock::now_ns().saturating_add(lasts_ns))
         }
         (None, Some(text)) => {
             time::parse(text).map_err(|e| Failure::new(Exit::Usage, format!("--until: {e}")))?
@@ -174,6 +172,11 @@ fn end(flags: &FindingsFlags) -> Result<Option<String>, Failure> {
         (None, None) => return Ok(None),
     };
     Ok(Some(time::format(until_ns)))
+}
+
+/// The second of an instant, as people write it.
+fn whole_second(ns: i64) -> i64 {
+    ns - ns.rem_euclid(time::SECOND_NS)
 }
 
 /// Prints a silence that has begun or ended.
@@ -223,7 +226,7 @@ fn looked_after(finding: &Value) -> Option<String> {
 pub(crate) fn explain(flags: &ExplainFlags) -> Result<(), Failure> {
     let end_ns = match &flags.end {
         Some(text) => time::parse(text).map_err(|e| Failure::new(Exit::Usage, format!("--end: {e}")))?,
-        None => clock::now_ns(),
+        None => whole_second(clock::now_ns()),
     };
     let path = format!(
         "/api/v1/gpus/{}/explain?start={}&end={}",
@@ -306,7 +309,9 @@ fn job(finding: &Value) -> String {
 fn total(answer: &Value, shown: usize) -> String {
     let all = answer["total"].as_u64().unwrap_or(0);
     if all == 0 {
-        return format!("no findings, as judged at {}\n", text(&answer["judged_at"]));
+        let at = text(&answer["judged_at"]);
+        let at = at.split_once('.').map_or_else(|| at.clone(), |(second, _)| format!("{second}Z"));
+        return format!("no findings, as judged at {at}\n");
     }
     let more = if all > shown as u64 { format!(", {shown} shown") } else { String::new() };
     format!("{}{more}\n", counted(all, "finding"))
@@ -417,7 +422,10 @@ mod tests {
         assert!(line(1).contains(" 8.0 ") && line(1).contains(" kim "), "{shown}");
         assert!(!line(2).contains("kim"), "{shown}");
         let steps = with_steps(&answer);
-        assert!(steps.contains("8 GPUs concerned, job 7 of kim, 8.0 GPU hours an hour for nothing"), "{steps}");
+        assert!(
+            steps.contains("8 GPUs concerned, job 7 of kim, 8.0 GPU hours an hour for nothing"),
+            "{steps}"
+        );
     }
 
     #[test]
@@ -434,9 +442,7 @@ mod tests {
         let narrow = "warning xid_nonfatal: node-17 / GPU 6\n  XID 63: bad memory was marked for replacement\n  \
                       since 2026-11-20T15:00:00Z, 2 GPUs concerned, job research/train-7\n1 finding\n";
         assert_eq!(list(&answer, Some(80)), narrow);
-        assert_eq!(
-            list(&json!({"total": 0, "judged_at": "now"}), Some(20)),
-            "no findings, as judged at now\n"
-        );
+        let none = json!({"total": 0, "judged_at": "2026-11-20T16:00:00.844390449Z"});
+        assert_eq!(list(&none, Some(20)), "no findings, as judged at 2026-11-20T16:00:00Z\n");
     }
 }
