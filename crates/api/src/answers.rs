@@ -3,11 +3,14 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
+use arrow_array::RecordBatch;
 use gpuvitals_analysis::health_event::HealthEvent;
 use gpuvitals_core::causes;
-use gpuvitals_core::history::{History, Part, QueryError, RowsQuery, batch_jobs};
+use gpuvitals_core::history::{ExtraValue, History, Part, QueryError, Rows, RowsQuery, batch_jobs};
+use gpuvitals_core::merge::{Order, merge, without_empty};
 use gpuvitals_core::time::HOUR_NS;
 use gpuvitals_core::usage::BatchJobs;
+use gpuvitals_core::{Batch, Origin, Table};
 
 /// Most batch jobs that are asked for by their numbers: each row would be compared with each of more, so all rows are read then.
 const TOLD_JOBS_MAX: usize = 512;
@@ -15,6 +18,13 @@ const TOLD_JOBS_MAX: usize = 512;
 const TOLD_ROWS_MAX: usize = 100_000;
 /// A job that runs has rows in every hour.
 const TOLD_BACK_NS: i64 = HOUR_NS;
+
+/// The column that says what kind of event a row is.
+pub(crate) const KIND: &str = "kind";
+/// Events that are looked at together for those of some kinds.
+const LOOKED_AT: usize = 20_000;
+/// Most events that are looked at for them.
+const LOOKED_AT_MAX: usize = 200_000;
 
 /// Health events, in order of time; none of a history that does not keep them.
 ///
@@ -32,6 +42,63 @@ pub(crate) async fn health_events(
         Err(QueryError::NotKept { .. }) => Ok(Part::whole(Vec::new())),
         Err(error) => Err(error),
     }
+}
+
+/// Rows of events of these kinds. A busy fleet has hundreds a minute of one kind, throttling, and a page of all rows would have no other;
+/// so as many pages are looked at as it takes. Rows of other tables have no kind.
+///
+/// # Errors
+/// When the history gives no rows.
+pub(crate) async fn rows_of_kinds(
+    history: &dyn History,
+    query: &RowsQuery,
+    kinds: &[Arc<str>],
+) -> Result<Part<Rows>, QueryError> {
+    let wanted = query.offset.saturating_add(query.limit);
+    let (mut after, mut looked_at, mut found) = (query.after.clone(), 0_usize, 0_usize);
+    let (mut parts, mut missing): (Vec<RecordBatch>, Vec<String>) = (Vec::new(), Vec::new());
+    while query.table == Table::GpuHealthEvents && found < wanted {
+        let page = RowsQuery {
+            after: after.take(),
+            offset: 0,
+            limit: LOOKED_AT,
+            with_total: false,
+            ..query.clone()
+        };
+        let Part { answer: rows, missing: unread } = history.rows(page).await?;
+        missing = joined(missing, unread);
+        let Some(batch) = &rows.batch else { break };
+        looked_at += batch.rows();
+        if let Some(fitting) = batch.filter(&are_of(batch, kinds)) {
+            found += fitting.rows();
+            parts.push(fitting.records().clone());
+        }
+        if batch.rows() < LOOKED_AT {
+            break;
+        }
+        if looked_at >= LOOKED_AT_MAX {
+            missing.push(format!("only {looked_at} events were looked at for those of these kinds"));
+            break;
+        }
+        after = rows.end();
+    }
+    let order = if query.newest_first { Order::NewestGpu } else { Order::TimeGpu };
+    let merged = merge(query.table, &parts, order)?.filter(|merged| merged.num_rows() > query.offset);
+    let Some(merged) = merged else { return Ok(Part { answer: Rows::default(), missing }) };
+    let page = merged.slice(query.offset, merged.num_rows() - query.offset);
+    let batch = Batch::new(query.table, without_empty(&page)?, Origin::default(), 0);
+    let answer = Rows { batch: Some(batch.map_err(QueryError::failed)?), total: None };
+    Ok(Part { answer, missing })
+}
+
+/// Which rows are of these kinds.
+fn are_of(batch: &Batch, kinds: &[Arc<str>]) -> Vec<bool> {
+    let column = batch.records().column_by_name(KIND);
+    let is_of = |row| match column.and_then(|column| ExtraValue::of(column, row)) {
+        Some(ExtraValue::Text(kind)) => kinds.contains(&kind),
+        Some(ExtraValue::Number(_)) | None => false,
+    };
+    (0..batch.rows()).map(is_of).collect()
 }
 
 /// What is told of jobs that run at an instant, by their numbers, each once. Where that cannot be read nothing is told, and is missing.

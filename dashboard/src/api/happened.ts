@@ -10,8 +10,8 @@ import { whereIs } from "./where";
 
 /** More than a person reads, and than a bar can show. */
 const HAPPENED_MAX = 2000;
-/** The beginning of throttling: a busy fleet has thousands. */
-const ONSET = "throttle";
+/** What changes a GPU. The beginning of throttling, of which a busy fleet has thousands, and what people say are left out. */
+const KINDS = ["finding_opened", "finding_closed", "xid", "ecc", "ras", "lost", "back", "kernel", "reads_slowed", "reads_usual"];
 const ENDS: ReadonlySet<string> = new Set(["finding_closed", "back", "reads_usual"]);
 
 /** Something that has happened to a GPU. */
@@ -36,16 +36,13 @@ export interface Happened {
 export const ABOUTS = ["health", "jobs", "drivers"] as const;
 export type About = (typeof ABOUTS)[number];
 
-/** What people say: it changes no GPU. */
-const SAID: ReadonlySet<string> = new Set(["silenced", "released"]);
-
 /** What of rows is worth a line, the newest first. */
 export function happenedOf(rows: readonly TelemetryEntry[]): Happened[] {
   return rows.flatMap(({ timestamp, gpu_id, hostname, metrics }): Happened[] => {
     const at = parseInstant(timestamp);
     const text = (name: string) => (typeof metrics[name] === "string" ? metrics[name] : "");
     const kind = text("kind");
-    if (at === null || kind === ONSET || SAID.has(kind)) return [];
+    if (at === null || !KINDS.includes(kind)) return [];
     const [finding = ""] = text("finding").split(":");
     const what = finding === "" ? metricTitle(kind) : metricTitle(finding) + (kind === "finding_closed" ? ", over" : "");
     return [{ at, shows: at + SECOND, gpu: gpu_id, host: hostname, kind, finding, namespace: null, text: [what, text("detail")].filter((part) => part !== "").join(": "), isEnd: ENDS.has(kind), about: "health" }];
@@ -137,6 +134,7 @@ async function rowsOf(span: Span, { host, namespace, where }: Place, signal: Abo
   const tests = [...(host === "" ? [] : [`node=${host}`]), ...(namespace === "" ? [] : [whereIs("namespace", namespace)]), ...(where === "" ? [] : [where])].join(";");
   const query = {
     table: "gpu_health_events",
+    kind: KINDS.join(","),
     start_time: new Date(span.start).toISOString(),
     end_time: new Date(span.end).toISOString(),
     limit: HAPPENED_MAX,

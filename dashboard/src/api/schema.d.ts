@@ -3389,6 +3389,11 @@ export interface operations {
                  */
                 where?: string;
                 /**
+                 * @description Of `gpu_health_events` only rows of these kinds, between commas. Rows of other tables have none.
+                 * @example finding_opened,finding_closed
+                 */
+                kind?: string;
+                /**
                  * @description Columns wanted, between commas; all without it. Rows without a value in any of them are kept.
                  * @example power_w,utilization_pct
                  */
@@ -3504,6 +3509,11 @@ export interface operations {
                  * @example namespace=research;pod=~train-.*
                  */
                 where?: string;
+                /**
+                 * @description Of `gpu_health_events` only rows of these kinds, between commas. Rows of other tables have none.
+                 * @example finding_opened,finding_closed
+                 */
+                kind?: string;
                 /**
                  * @description Columns wanted, between commas; all without it. Rows without a value in any of them are kept.
                  * @example power_w,utilization_pct

@@ -13,6 +13,7 @@ use utoipa::IntoParams;
 
 use super::answered::Answered;
 use super::rows::GpuRows;
+use crate::answers;
 use crate::api::Api;
 use crate::ask::{self, Ask, Body, Rendered, View};
 use crate::asked::{Columns, Cursor, Flag, FormatName, GpuTable, Instant, Limit, Offset, TableName, Where};
@@ -63,6 +64,9 @@ macro_rules! rows_params {
             #[serde(rename = "where")]
             #[param(rename = "where", inline, example = "namespace=research;pod=~train-.*")]
             selector: Option<Where>,
+            /// Of `gpu_health_events` only rows of these kinds, between commas. Rows of other tables have none.
+            #[param(example = "finding_opened,finding_closed")]
+            kind: Option<String>,
             /// Columns wanted, between commas; all without it. Rows without a value in any of them are kept.
             #[param(inline, example = "power_w,utilization_pct")]
             metrics: Option<Columns>,
@@ -99,6 +103,7 @@ macro_rules! rows_params {
                     offset: Offset::read(self.offset.as_ref())?,
                     after: cursor::read(self.after.as_ref())?,
                     tests: Tests::parse(self.selector.as_ref())?,
+                    kinds: parameter::list("kind", self.kind.as_ref())?,
                     metrics: Columns::read(table, self.metrics.as_ref())?,
                     oldest_first: Flag::read("reverse", self.reverse.as_ref())?,
                     format: Format::asked(self.format.as_ref(), headers)?,
@@ -133,6 +138,7 @@ pub(crate) struct TelemetryAsk {
     start_ns: Option<i64>,
     end_ns: Option<i64>,
     tests: Tests,
+    kinds: Vec<Arc<str>>,
     limit: usize,
     offset: usize,
     after: Option<RowPlace>,
@@ -206,11 +212,16 @@ impl Ask for TelemetryAsk {
             limit: self.limit.saturating_add(1),
             after: self.after.clone(),
             offset: self.offset,
-            metrics: self.metrics.clone(),
+            metrics: self.read_columns(),
             newest_first: !self.oldest_first,
             with_total: self.after.is_none(),
         };
-        let Part { answer: rows, missing } = view.history.rows(query).await?;
+        let rows = if self.kinds.is_empty() {
+            view.history.rows(query).await
+        } else {
+            answers::rows_of_kinds(view.history.as_ref(), &query, &self.kinds).await
+        };
+        let Part { answer: rows, missing } = rows?;
         if rows.batch.is_none() {
             if self.table.subject() == IdentityColumn::Node {
                 hosts.extend_from_slice(&self.gpus);
@@ -239,6 +250,15 @@ impl Ask for TelemetryAsk {
 }
 
 impl TelemetryAsk {
+    /// The columns that are read: those that are wanted, and the one by which rows are chosen.
+    fn read_columns(&self) -> Option<Vec<String>> {
+        let mut columns = self.metrics.clone()?;
+        if !self.kinds.is_empty() && columns.iter().all(|column| column != answers::KIND) {
+            columns.push(answers::KIND.to_owned());
+        }
+        Some(columns)
+    }
+
     /// The page as a table. Without a row it has no columns.
     fn table(&self, rows: &Rows) -> Result<Body, ApiError> {
         let found = rows.batch.as_ref().map(|batch| batch.records().slice(0, self.limit.min(batch.rows())));

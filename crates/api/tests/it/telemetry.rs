@@ -191,6 +191,42 @@ fn one_of_each_table() -> Vec<Batch> {
 }
 
 #[tokio::test]
+async fn events_are_asked_for_by_their_kinds() {
+    let world = World::new().await;
+    let mut builder = BatchBuilder::new(Table::GpuHealthEvents);
+    let identity = builder.intern(&gpu("GPU-a", "sim-node-01", 0, "NVIDIA H100 80GB HBM3"));
+    let kinds = ["xid", "throttle", "finding_opened", "throttle", "finding_closed", "throttle"];
+    for (number, kind) in (0_i64..).zip(kinds) {
+        let row = builder.row(now_ns() - 10 + number, identity);
+        builder.set_extra(row, "sequence", Number::Int(number)).unwrap();
+        builder.set_extra_text(row, "kind", kind).unwrap();
+    }
+    world.append(builder.finish(Origin::default(), 1).unwrap()).await;
+    let asked =
+        async |more: &str| world.ok(&format!("/api/v1/telemetry?table=gpu_health_events&{more}")).await;
+    let told = |list: &Value| -> Vec<Value> {
+        list["data"].as_array().unwrap().iter().map(|row| row["metrics"]["kind"].clone()).collect()
+    };
+    let some = "kind=xid,finding_opened,finding_closed";
+    for (more, expected) in [
+        (some.to_owned(), &["finding_closed", "finding_opened", "xid"][..]),
+        (format!("{some}&reverse=true"), &["xid", "finding_opened", "finding_closed"]),
+        (format!("{some}&offset=2"), &["xid"]),
+        (format!("{some}&offset=3"), &[]),
+        ("kind=none".to_owned(), &[]),
+    ] {
+        assert_eq!(told(&asked(&more).await), expected, "{more}");
+    }
+    let first = asked(&format!("{some}&limit=2")).await;
+    assert_eq!((told(&first).len(), &first["pagination"]["has_next"]), (2, &json!(true)));
+    let rest = asked(&format!("{some}&limit=2&after={}", first["next"].as_str().unwrap())).await;
+    assert_eq!((told(&rest), &rest["pagination"]["has_next"]), (vec![json!("xid")], &json!(false)));
+    // The kind is read to choose the rows, though it is not wanted.
+    assert_eq!(asked("kind=xid&metrics=sequence").await["data"][0]["metrics"], json!({"sequence": 0}));
+    assert_eq!(world.ok("/api/v1/telemetry?kind=xid").await["data"], json!([]));
+}
+
+#[tokio::test]
 async fn rows_of_every_table_are_asked_for_by_its_name() {
     let world = World::new().await;
     for batch in one_of_each_table() {

@@ -38,6 +38,8 @@ it("asks for the fleet as of the instant of the address, says so, and keeps it o
   await waitFor(() => expect(instantsOf(mock, FINDINGS).length).toBeGreaterThan(0));
   expect(new Set([...instantsOf(mock, FINDINGS), ...instantsOf(mock, "/api/v1/gpus")])).toEqual(new Set(["2026-11-20T03:10:00.000Z"]));
   expect(new Set(instantsOf(mock, EVENTS))).toEqual(new Set([null]));
+  // Throttling would take all the room of an answer.
+  expect(mock.asked.find(({ path }) => path === EVENTS)?.params.get("kind")?.split(",")).toEqual(["finding_opened", "finding_closed", "xid", "ecc", "ras", "lost", "back", "kernel", "reads_slowed", "reads_usual"]);
   const list = screen.getByRole("link", { name: "GPUs" });
   expect(list.getAttribute("href")).toBe("/gpus?at=2026-11-20T03%3A10%3A00Z");
   await userEvent.click(list);
