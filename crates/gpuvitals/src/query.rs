@@ -109,7 +109,7 @@ fn range_path(what: &QueryWhat) -> Result<String, Failure> {
 }
 
 fn rows_path(what: &QueryWhat) -> Result<String, Failure> {
-    let QueryWhat::Rows { table, gpu, metrics, tests, last, after, limit } = what else {
+    let QueryWhat::Rows { table, gpu, metrics, kind, tests, last, after, limit } = what else {
         return Err(Failure::new(Exit::Bug, "the command does not ask for rows"));
     };
     let start = match last {
@@ -117,8 +117,9 @@ fn rows_path(what: &QueryWhat) -> Result<String, Failure> {
         None => String::new(),
     };
     let (gpus, columns, tests) = (some("gpus", gpu), some("metrics", metrics), selected(tests));
+    let kinds = some("kind", kind);
     let after = after.as_ref().map_or(String::new(), |after| format!("&after={}", escaped(after)));
-    Ok(format!("/api/v1/telemetry?table={table}&limit={limit}{start}{gpus}{columns}{tests}{after}"))
+    Ok(format!("/api/v1/telemetry?table={table}&limit={limit}{start}{gpus}{columns}{kinds}{tests}{after}"))
 }
 
 /// Tests of identity columns, if there are some.

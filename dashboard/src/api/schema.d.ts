@@ -2964,7 +2964,7 @@ export interface components {
             /** @description The rows, by time in the order asked, then by GPU. */
             data: components["schemas"]["TelemetryEntry"][];
             /**
-             * @description How many match in all; missing where `after` was given.
+             * @description How many match in all; missing where `after` or `kind` was given.
              * @example 3600
              */
             total?: number;

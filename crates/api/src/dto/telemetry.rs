@@ -36,7 +36,7 @@ pub(crate) struct TelemetryEntry<'a> {
 pub(crate) struct TelemetryList<'a> {
     /// The rows, by time in the order asked, then by GPU.
     pub(crate) data: Vec<TelemetryEntry<'a>>,
-    /// How many match in all; missing where `after` was given.
+    /// How many match in all; missing where `after` or `kind` was given.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(required = false, value_type = usize, example = 3600)]
     pub(crate) total: Option<usize>,

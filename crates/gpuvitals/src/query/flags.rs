@@ -174,6 +174,9 @@ pub(crate) enum QueryWhat {
         /// These columns only [default: all]
         #[arg(long, value_name = "COLUMN", value_delimiter = ',')]
         metrics: Vec<String>,
+        /// Only events of these kinds, such as finding_opened,xid (of gpu_health_events) [default: all]
+        #[arg(long, value_name = "KIND", value_delimiter = ',')]
+        kind: Vec<String>,
         /// Only rows whose identity passes this test: job=7, node!=a,b, pod=~train-.*; may be given several times
         #[arg(long = "where", value_name = "TEST")]
         tests: Vec<String>,
