@@ -41,7 +41,7 @@ pub use evidence::{ComparedValue, Evidence};
 pub use groups::{HolderLoad, MemberLoad, holder_loads};
 pub use kinds::{FindingKind, KINDS};
 pub use level::WorkLevel;
-pub use life::{LifeChange, life_rows};
+pub use life::{LIFE_KINDS, LifeChange, life_rows};
 pub use marked::RunMarks;
 pub use ras::RasBlocks;
 pub use recent::{GpuWindow, Recent};

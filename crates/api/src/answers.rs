@@ -34,7 +34,23 @@ pub(crate) async fn health_events(
     history: &dyn History,
     query: RowsQuery,
 ) -> Result<Part<Vec<HealthEvent>>, QueryError> {
-    match history.rows(query).await {
+    events(history.rows(query).await)
+}
+
+/// Health events of these kinds, in order of time; none of a history that does not keep them. Of too many events the newest are looked at.
+///
+/// # Errors
+/// When the history gives no answer.
+pub(crate) async fn events_of_kinds(
+    history: &dyn History,
+    query: &RowsQuery,
+    kinds: &[impl AsRef<str> + Sync],
+) -> Result<Part<Vec<HealthEvent>>, QueryError> {
+    events(rows_of_kinds(history, query, kinds).await.map(|(rows, _)| rows))
+}
+
+fn events(rows: Result<Part<Rows>, QueryError>) -> Result<Part<Vec<HealthEvent>>, QueryError> {
+    match rows {
         Ok(Part { answer, missing }) => {
             let events = answer.batch.map_or_else(Vec::new, |batch| HealthEvent::of_rows(&batch));
             Ok(Part { answer: events, missing })
@@ -44,19 +60,20 @@ pub(crate) async fn health_events(
     }
 }
 
-/// Rows of events of these kinds. A busy fleet has hundreds a minute of one kind, throttling, and a page of all rows would have no other;
-/// so as many pages are looked at as it takes. Rows of other tables have no kind.
+/// Rows of events of these kinds, and in words if there are too many events to look at all. A busy fleet has hundreds a minute of one kind,
+/// throttling, and a page of all rows would have no other; so as many pages are looked at as it takes. Rows of other tables have no kind.
 ///
 /// # Errors
 /// When the history gives no rows.
 pub(crate) async fn rows_of_kinds(
     history: &dyn History,
     query: &RowsQuery,
-    kinds: &[Arc<str>],
-) -> Result<Part<Rows>, QueryError> {
+    kinds: &[impl AsRef<str> + Sync],
+) -> Result<(Part<Rows>, Option<String>), QueryError> {
     let wanted = query.offset.saturating_add(query.limit);
     let (mut after, mut looked_at, mut found) = (query.after.clone(), 0_usize, 0_usize);
     let (mut parts, mut missing): (Vec<RecordBatch>, Vec<String>) = (Vec::new(), Vec::new());
+    let mut more = None;
     while query.table == Table::GpuHealthEvents && found < wanted {
         let page = RowsQuery {
             after: after.take(),
@@ -77,25 +94,25 @@ pub(crate) async fn rows_of_kinds(
             break;
         }
         if looked_at >= LOOKED_AT_MAX {
-            missing.push(format!("only {looked_at} events were looked at for those of these kinds"));
+            more = Some(format!("only {looked_at} events were looked at for those of these kinds"));
             break;
         }
         after = rows.end();
     }
     let order = if query.newest_first { Order::NewestGpu } else { Order::TimeGpu };
     let merged = merge(query.table, &parts, order)?.filter(|merged| merged.num_rows() > query.offset);
-    let Some(merged) = merged else { return Ok(Part { answer: Rows::default(), missing }) };
+    let Some(merged) = merged else { return Ok((Part { answer: Rows::default(), missing }, more)) };
     let page = merged.slice(query.offset, merged.num_rows() - query.offset);
     let batch = Batch::new(query.table, without_empty(&page)?, Origin::default(), 0);
     let answer = Rows { batch: Some(batch.map_err(QueryError::failed)?), total: None };
-    Ok(Part { answer, missing })
+    Ok((Part { answer, missing }, more))
 }
 
 /// Which rows are of these kinds.
-fn are_of(batch: &Batch, kinds: &[Arc<str>]) -> Vec<bool> {
+fn are_of(batch: &Batch, kinds: &[impl AsRef<str>]) -> Vec<bool> {
     let column = batch.records().column_by_name(KIND);
     let is_of = |row| match column.and_then(|column| ExtraValue::of(column, row)) {
-        Some(ExtraValue::Text(kind)) => kinds.contains(&kind),
+        Some(ExtraValue::Text(kind)) => kinds.iter().any(|one| *one.as_ref() == *kind),
         Some(ExtraValue::Number(_)) | None => false,
     };
     (0..batch.rows()).map(is_of).collect()

@@ -216,7 +216,7 @@ impl FleetWatch {
         self.blocking(take).await?;
         self.recall_silences(history, fresh.now_ns).await?;
         let is_read = match self.work(|work| work.life(fresh.now_ns)) {
-            Some(query) => self.recall(history, query).await?,
+            Some(query) => self.recall(history, &query).await?,
             None => true,
         };
         let is_of_past = self.work(|work| work.tracker.is_of_past());
@@ -329,8 +329,10 @@ impl FleetWatch {
     }
 
     /// Takes the life of findings from the history, and says whether that could be read.
-    async fn recall(&self, history: &dyn History, query: RowsQuery) -> Result<bool, QueryError> {
-        let Some(events) = whole_events(history, query).await else { return Ok(false) };
+    async fn recall(&self, history: &dyn History, query: &RowsQuery) -> Result<bool, QueryError> {
+        // Throttling alone has more events than are read at once.
+        let events = answers::events_of_kinds(history, query, &findings::LIFE_KINDS).await;
+        let Some(events) = whole(events) else { return Ok(false) };
         self.blocking(move |work| work.tracker.recall(&events)).await?;
         Ok(true)
     }
@@ -461,7 +463,12 @@ fn of_some_gpus(query: BucketQuery, fleet: &Fleet) -> Vec<BucketQuery> {
 
 /// Events, if the history has all of them now.
 async fn whole_events(history: &dyn History, query: RowsQuery) -> Option<Vec<HealthEvent>> {
-    match answers::health_events(history, query).await {
+    whole(answers::health_events(history, query).await)
+}
+
+/// Events, if nothing of them is missing.
+fn whole(events: Result<Part<Vec<HealthEvent>>, QueryError>) -> Option<Vec<HealthEvent>> {
+    match events {
         Ok(Part { answer, missing }) if missing.is_empty() => return Some(answer),
         // What is missing may be the beginning of a finding, or a silence.
         Ok(Part { missing, .. }) => {

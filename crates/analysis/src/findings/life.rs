@@ -36,6 +36,8 @@ enum LifeEvent {
 pub(super) const OPENED: &str = "finding_opened";
 /// The `kind` of an end's row.
 pub(super) const CLOSED: &str = "finding_closed";
+/// Kinds of the events that tell of the life of a finding.
+pub const LIFE_KINDS: [&str; 2] = [OPENED, CLOSED];
 /// Code of an opening that may have been earlier.
 pub(super) const AT_LEAST: i64 = 1;
 

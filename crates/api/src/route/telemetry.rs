@@ -216,12 +216,13 @@ impl Ask for TelemetryAsk {
             newest_first: !self.oldest_first,
             with_total: self.after.is_none(),
         };
-        let rows = if self.kinds.is_empty() {
-            view.history.rows(query).await
+        let (rows, more) = if self.kinds.is_empty() {
+            (view.history.rows(query).await?, None)
         } else {
-            answers::rows_of_kinds(view.history.as_ref(), &query, &self.kinds).await
+            answers::rows_of_kinds(view.history.as_ref(), &query, &self.kinds).await?
         };
-        let Part { answer: rows, missing } = rows?;
+        let Part { answer: rows, mut missing } = rows;
+        missing.extend(more);
         if rows.batch.is_none() {
             if self.table.subject() == IdentityColumn::Node {
                 hosts.extend_from_slice(&self.gpus);

@@ -181,6 +181,26 @@ async fn what_another_gateway_said_of_a_finding_counts_here() {
 }
 
 #[tokio::test]
+async fn when_a_finding_opened_is_found_behind_any_number_of_other_events() {
+    let world = judging().await;
+    let who = gpu("GPU-x", "n1", 0, H100);
+    world.append(rows(&[(who.clone(), 0, &[("xid_last", 79.0)])])).await;
+    let mut builder = BatchBuilder::new(Table::GpuHealthEvents);
+    let seen = builder.intern(&who);
+    for number in 0..=10_000_i64 {
+        let row = builder.row(now_ns() - 7_200 * SECOND_NS + number * SECOND_NS / 2, seen);
+        builder.set_extra(row, "sequence", number).unwrap();
+        let kind = if number == 0 { "finding_opened" } else { "throttle" };
+        builder.set_extra_text(row, "kind", kind).unwrap();
+        if number == 0 {
+            builder.set_extra_text(row, "finding", "xid:GPU-x").unwrap();
+        }
+    }
+    world.append(builder.finish(Origin { node: Arc::from("other"), started_ns: 1 }, 1).unwrap()).await;
+    assert_eq!(world.ok(FINDINGS).await["findings"][0]["since"], "2026-11-20T14:00:00Z");
+}
+
+#[tokio::test]
 async fn silences_that_make_no_sense_are_refused() {
     let world = judging().await;
     two_hosts(&world).await;
