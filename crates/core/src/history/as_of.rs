@@ -18,9 +18,9 @@ use crate::time::{DAY_NS, HOUR_NS, MINUTE_NS, SECOND_NS};
 use crate::usage::{GpuUse, UseQuery};
 use crate::{Health, Identity, IdentityColumn, MetricId, Table};
 
-/// How far before the instant values are looked for: each time those that were not found nearer. Most sources send all within
-/// seconds, and every one a row a minute.
-const BACK_NS: [i64; 3] = [15 * SECOND_NS, NEAR_NS, DAY_NS];
+/// How far before the instant values are looked for: each time those that were not found nearer. Most sources send nearly all within
+/// seconds, and what is read rarely once a minute: little beyond that is read again for the few that were late.
+const BACK_NS: [i64; 4] = [15 * SECOND_NS, 65 * SECOND_NS, NEAR_NS, DAY_NS];
 /// Where GPUs are looked for of which nothing is found in [`BACK_NS`]: which have been silent for longer are out of service.
 const FAR_NS: i64 = 7 * DAY_NS;
 /// The steps of rollups: one that goes on after the instant says nothing of the time before it.
