@@ -149,11 +149,40 @@ impl Buckets {
         if let Some(&group) = self.index.get(name) {
             return group;
         }
+        let group = self.add_group(name);
+        self.make_cells();
+        group
+    }
+
+    /// Adds the groups of answers that are to be merged, in their order: so each cell is made once, and none is copied for more room.
+    pub fn add_groups_of<'a>(&mut self, others: impl IntoIterator<Item = &'a Self>) {
+        for name in others.into_iter().flat_map(|other| &other.groups) {
+            if !self.index.contains_key(name) {
+                self.add_group(name);
+            }
+        }
+        self.make_cells();
+    }
+
+    /// Makes room for so many groups, within the bound of an answer.
+    pub fn reserve(&mut self, groups: usize) {
+        let cells = groups.saturating_mul(self.steps.count);
+        let points = cells.saturating_mul(self.metrics.len()) as u64;
+        if points <= POINTS_MAX {
+            self.metrics.iter_mut().for_each(|measured| make_room(&mut measured.cells, cells));
+        }
+    }
+
+    fn add_group(&mut self, name: &GroupName) -> usize {
         let group = self.groups.len();
         self.groups.push(Arc::clone(name));
         self.index.insert(Arc::clone(name), group);
+        group
+    }
+
+    /// Makes the cells that groups lack. An answer over the bound is refused by `check`; its cells are not created.
+    fn make_cells(&mut self) {
         let cells = self.groups.len() * self.steps.count;
-        // An answer over the bound is refused by `check`; its cells are not created.
         if (cells * self.metrics.len()) as u64 <= POINTS_MAX {
             for measured in &mut self.metrics {
                 make_room(&mut measured.cells, cells);
@@ -163,7 +192,6 @@ impl Buckets {
                 }
             }
         }
-        group
     }
 
     /// Groups and keys of GPUs of the lanes, in order.

@@ -96,6 +96,9 @@ impl Tally {
         apart: &mut Vec<Range<usize>>,
     ) -> Vec<Run> {
         let mut runs = Vec::new();
+        if self.buckets.groups().is_empty() {
+            self.buckets.reserve(labels.names.len());
+        }
         // Group and lane of each label that was met.
         let mut known: Vec<Option<(usize, usize)>> = vec![None; labels.names.len()];
         let mut start = 0;
