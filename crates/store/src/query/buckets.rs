@@ -26,8 +26,10 @@ use crate::reader::{Columns, Part, Reading, Scope, contested, joined, parallel};
 use gpuvitals_core::batch::{RowKeys, timestamps};
 use gpuvitals_core::merge::{MergeError, Order, merge};
 
-/// Parts with fewer rows in all are read by one thread.
-const WIDE_ROWS: usize = 100_000;
+/// Parts with fewer values in all are read by one thread.
+const WIDE_VALUES: usize = 100_000;
+/// Most GPUs named of which one thread alone looks for the rows: of a part in which none was looked for, those of all are found first.
+const NAMED_BY_ONE: usize = 64;
 
 /// Why a piece of the range has no answer.
 enum Stop {
@@ -95,12 +97,14 @@ impl BucketPiece<'_> {
         // Rollups of different rows are added up.
         let is_raw = self.grain == Grain::Raw;
         let contests = if is_raw { self.contests(&parts) } else { Vec::new() };
-        let candidates: Vec<_> = parts.iter().map(|part| part.candidates(&scope)).collect();
+        let are_many = scope.keys().is_some_and(|keys| keys.len() > NAMED_BY_ONE);
+        let candidates = parallel(&parts, are_many, |_, part| part.candidates(&scope));
         let rows: usize = candidates.iter().flatten().flatten().map(Range::len).sum();
+        let values = rows.saturating_mul(self.query.metrics.len());
         let (counts, set_apart) = (AtomicU64::new(0), AtomicU64::new(0));
         let is_full =
             || counts.load(Ordering::Relaxed) > COUNTS_MAX || set_apart.load(Ordering::Relaxed) > ROWS_MAX;
-        let yields = parallel(&parts, rows >= WIDE_ROWS, |at, part| {
+        let yields = parallel(&parts, values >= WIDE_VALUES, |at, part| {
             self.reading.go_on().map_err(Unread::Question)?;
             if is_full() {
                 return Ok(None);
@@ -134,14 +138,7 @@ impl BucketPiece<'_> {
                 Err(Unread::Question(error)) => return Err(Stop::Error(error)),
             }
         }
-        if answer.has_tracks() {
-            counted.sort_by_key(|(times, _)| *times);
-        }
-        for (_, buckets) in counted {
-            self.reading.go_on().map_err(Stop::Error)?;
-            answer.read(self.grain.step_ns());
-            self.merge(answer, buckets)?;
-        }
+        self.put_together(answer, counted)?;
         if let Some(merged) = merge(self.query.table, &apart, Order::GpuTime)? {
             let keys = RowKeys::of(&merged, self.query.table)
                 .map_err(|row| MergeError::Nobody { part: 0, row: row.0 })?;
@@ -152,6 +149,23 @@ impl BucketPiece<'_> {
         }
         missing.extend(unread);
         answer.check(self.query.aggregates.len()).map_err(Stop::Error)
+    }
+
+    /// Adds the values of parts, with the first and the last time of each.
+    fn put_together(&self, answer: &mut Buckets, mut parts: Vec<((i64, i64), Buckets)>) -> Result<(), Stop> {
+        if answer.has_tracks() {
+            parts.sort_by_key(|(times, _)| *times);
+        }
+        // The cells of one part alone are moved.
+        if parts.len() > 1 {
+            answer.add_groups_of(parts.iter().map(|(_, buckets)| buckets));
+        }
+        for (_, buckets) in parts {
+            self.reading.go_on().map_err(Stop::Error)?;
+            answer.read(self.grain.step_ns());
+            self.merge(answer, buckets)?;
+        }
+        Ok(())
     }
 
     /// The contested times of each part.
@@ -214,7 +228,7 @@ impl BucketPiece<'_> {
             .chain(key_columns.into_iter().filter(|_| with_keys));
         let names: Vec<String> = names.chain(columns.map(str::to_owned)).collect();
         let columns = Columns::time_and(names.iter().map(String::as_str));
-        let records = part.read(&columns, rows).map_err(Unread::Part)?;
+        let records = part.read_during(&columns, rows, scope).map_err(Unread::Part)?;
         self.reading.go_on().map_err(Unread::Question)?;
         let keys = match scope.only_key() {
             Some(key) => Ok(RowKeys::one(key, records.num_rows())),

@@ -7,22 +7,28 @@ use std::sync::Arc;
 use arrow_array::{RecordBatch, UInt32Array};
 use arrow_schema::{ArrowError, Schema, SchemaRef};
 use arrow_select::take::take_record_batch;
-use gpuvitals_core::batch::TIMESTAMP_COLUMN;
+use gpuvitals_core::batch::{TIMESTAMP_COLUMN, timestamps};
 use gpuvitals_core::history::RowsQuery;
 use gpuvitals_core::identity::INDEX_COLUMN;
+use gpuvitals_core::time::SECOND_NS;
 use gpuvitals_core::{IdentityColumn, Table};
 use parquet::arrow::ProjectionMask;
 use parquet::arrow::arrow_reader::RowSelection;
 use parquet::file::metadata::ColumnChunkMetaData;
 
 use super::files::{GpuIndex, OpenFile};
-use super::scope::Scope;
+use super::scope::{Scope, in_time};
 use super::section::Section;
 use super::{pages, unreadable};
 use crate::file::{self, FileError, GroupPart};
 use crate::manifest::FileEntry;
 use crate::tail::Chunk;
 use gpuvitals_core::batch::RowKeys;
+
+/// Columns from which on it spares time to read the times first, and then of the others only the rows in a range of time.
+const TIMES_FIRST_COLUMNS: usize = 8;
+/// Rows for each stretch of them that is read, below which Parquet unpacks all rows and drops what is not wanted.
+const STRETCH_ROWS: usize = 64;
 
 /// Which columns to read.
 #[derive(Debug, Clone)]
@@ -81,12 +87,26 @@ impl Columns {
         RecordBatch::new_empty(Arc::new(Schema::new(fields.cloned().collect::<Vec<_>>())))
     }
 
+    fn are_many(&self) -> bool {
+        match self {
+            Self::All => true,
+            Self::Named(names) => names.len() >= TIMES_FIRST_COLUMNS,
+        }
+    }
+
     fn has(&self, name: &str) -> bool {
         match self {
             Self::All => true,
             Self::Named(names) => names.contains(name),
         }
     }
+}
+
+/// Rows by number, ascending, and how many are on the pages that have them.
+#[derive(Debug, Clone, Copy)]
+struct WantedRows<'a> {
+    rows: &'a [Range<usize>],
+    on_pages: usize,
 }
 
 #[derive(Debug)]
@@ -258,13 +278,54 @@ impl Part {
     /// # Errors
     /// In words, when a file cannot be read; if it is at fault it has been condemned.
     pub(crate) fn read(&self, columns: &Columns, rows: &[Range<usize>]) -> Result<RecordBatch, String> {
+        self.read_rows(columns, WantedRows { rows, on_pages: rows.iter().map(Range::len).sum() })
+    }
+
+    /// As [`Part::read`], all of these rows that are in the time of a scope, and of the others as many as it takes to read these soon:
+    /// where an hour of a GPU is on one page, some seconds of many columns are read without unpacking the hour of each.
+    ///
+    /// # Errors
+    /// As [`Part::read`].
+    pub(crate) fn read_during(
+        &self,
+        columns: &Columns,
+        rows: &[Range<usize>],
+        scope: &Scope,
+    ) -> Result<RecordBatch, String> {
+        if !columns.are_many() || !self.has_few(rows, scope) {
+            return self.read(columns, rows);
+        }
+        let times = self.read(&Columns::time_and([]), rows)?;
+        let within = at_places(rows, &in_time(timestamps(&times), scope));
+        if within.len().saturating_mul(STRETCH_ROWS) > self.rows {
+            return self.read(columns, rows);
+        }
+        self.read_rows(columns, WantedRows { rows: &within, on_pages: times.num_rows() })
+    }
+
+    /// Whether of these rows of a file less than half are in the time of a scope, if they are as evenly spread as all.
+    fn has_few(&self, rows: &[Range<usize>], scope: &Scope) -> bool {
+        let (min_ns, max_ns) = self.times();
+        let seconds = |from: i64, to: i64| {
+            usize::try_from(to.saturating_sub(from) / SECOND_NS).unwrap_or_default().saturating_add(1)
+        };
+        let all = seconds(min_ns, max_ns);
+        let wanted = seconds(min_ns.max(scope.start_ns), max_ns.min(scope.end_ns));
+        let found: usize = rows.iter().map(Range::len).sum();
+        let is_file = matches!(self.kind, PartKind::RowGroup { .. });
+        is_file && found.saturating_mul(all) > self.rows.saturating_mul(wanted).saturating_mul(2)
+    }
+
+    fn read_rows(&self, columns: &Columns, wanted: WantedRows<'_>) -> Result<RecordBatch, String> {
         match &self.kind {
-            PartKind::Chunk(chunk) => take(&chunk.records, columns, rows).map_err(|error| error.to_string()),
+            PartKind::Chunk(chunk) => {
+                take(&chunk.records, columns, wanted.rows).map_err(|error| error.to_string())
+            }
             PartKind::RowGroup { entry, file, row_group } => {
                 if let Some(reason) = entry.damage() {
                     return Err(format!("{}: {reason}", entry.path.display()));
                 }
-                let read = self.read_group(file, *row_group, columns, rows);
+                let read = self.read_group(file, *row_group, columns, wanted);
                 read.map_err(|error| unreadable(entry, file.damage().unwrap_or(&error)))
             }
         }
@@ -275,7 +336,7 @@ impl Part {
         file: &Arc<OpenFile>,
         row_group: usize,
         columns: &Columns,
-        rows: &[Range<usize>],
+        WantedRows { rows, on_pages }: WantedRows<'_>,
     ) -> Result<RecordBatch, FileError> {
         let metadata = &file.table.metadata;
         let group = metadata.metadata().row_group(row_group);
@@ -290,7 +351,7 @@ impl Part {
             .collect();
         let wanted: usize = rows.iter().map(Range::len).sum();
         // Most of a column is cheaper to get at once; of a few pages only those.
-        let ahead = if wanted * 4 >= self.rows {
+        let ahead = if on_pages * 4 >= self.rows {
             let chunks = leaves.iter().filter_map(|&leaf| group.columns().get(leaf));
             chunks.map(ColumnChunkMetaData::byte_range).map(|(start, len)| start..start + len).collect()
         } else {
@@ -320,6 +381,27 @@ impl Part {
     }
 }
 
+/// The rows at some places (ascending ranges) among these rows.
+fn at_places(rows: &[Range<usize>], places: &[Range<usize>]) -> Vec<Range<usize>> {
+    let mut found = Vec::new();
+    let mut places = places.iter().peekable();
+    let mut first = 0;
+    for range in rows {
+        let end = first + range.len();
+        while let Some(place) = places.peek().filter(|place| place.start < end) {
+            let (from, to) = (place.start.max(first) - first, place.end.min(end) - first);
+            pages::push(&mut found, range.start + from..range.start + to);
+            // It goes on in the next range.
+            if place.end > end {
+                break;
+            }
+            places.next();
+        }
+        first = end;
+    }
+    found
+}
+
 /// Row numbers of some GPUs in a chunk, ascending as the keys do.
 fn chunk_rows(chunk: &Chunk, keys: &[Arc<str>]) -> Vec<Range<usize>> {
     let mut ranges = Vec::new();
@@ -343,5 +425,20 @@ fn take(records: &RecordBatch, columns: &Columns, rows: &[Range<usize>]) -> Resu
                 rows.iter().flat_map(|range| range.clone().filter_map(|row| u32::try_from(row).ok()));
             take_record_batch(&projected, &UInt32Array::from_iter_values(numbers))
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn places_among_rows_are_rows_wherever_ranges_begin() {
+        let at = |places: &[Range<usize>]| at_places(&[10..13, 13..15, 20..25], places);
+        assert_eq!(at(&[]), []);
+        assert_eq!(at(&[0..10]), [10..15, 20..25]);
+        assert_eq!(at(&[1..4, 6..7, 9..10]), [11..14, 21..22, 24..25]);
+        assert_eq!(at(&[4..6]), [14..15, 20..21]);
+        assert_eq!(at(&[0..3, 5..6]), [10..13, 20..21]);
     }
 }

@@ -44,6 +44,10 @@ impl Bench {
             merge,
             ..StoreConfig::new(dir.path())
         };
+        Self::over(dir, config)
+    }
+
+    fn over(dir: tempfile::TempDir, config: StoreConfig) -> Self {
         let (store, _) = Store::open(config).unwrap();
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
         Self { runtime, store, dir, model: Model::default() }
@@ -158,6 +162,35 @@ fn percentiles_of_many_values_are_close_across_files_and_memory() {
                 step * SECOND_NS,
                 group_by,
             ));
+        }
+    }
+}
+
+#[test]
+fn some_seconds_of_many_columns_are_the_rows_of_these_seconds() {
+    let dir = tempfile::tempdir().unwrap();
+    let config = StoreConfig { merge: false, ..StoreConfig::new(dir.path()) };
+    let mut bench = Bench::over(dir, config);
+    // Minutes of each GPU on one page; one has a gap.
+    let rows = (0..3_u8).flat_map(|gpu| (0..300_i16).map(move |second| (gpu, second)));
+    let rows = rows.filter(|(gpu, second)| *gpu != 1 || !(100..200).contains(second));
+    let rows: Vec<TestRow> = rows
+        .map(|(gpu, second)| TestRow {
+            pod: Some(u8::from(second >= 130)),
+            memory: Some(i32::from(second) * 7),
+            clock: (second % 4 == 0).then_some(second),
+            ..row(gpu, second.into(), second)
+        })
+        .collect();
+    bench.append(&rows);
+    bench.flush();
+    let pod = GroupColumn::Identity(IdentityColumn::Pod);
+    for (start, end) in [(120, 134), (0, 4), (295, 310), (130, 130), (196, 204)] {
+        for gpus in [Vec::new(), vec![Arc::from("GPU-0"), Arc::from("GPU-1")]] {
+            let (start_ns, end_ns) = (BASE_NS + start * SECOND_NS, BASE_NS + end * SECOND_NS);
+            let metrics = ["power_w", "memory_used_mb", "gpu_clock_mhz"].map(metric).to_vec();
+            let of_power = power_buckets(start_ns, end_ns, 10 * SECOND_NS, &[GPU, NODE, MODEL, pod]);
+            bench.check_buckets(&BucketQuery { gpus, metrics, ..of_power });
         }
     }
 }
