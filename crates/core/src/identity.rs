@@ -172,6 +172,30 @@ impl Identity {
         Ok(())
     }
 
+    /// As [`Identity::set`]. The text is shared where it stays as it is.
+    ///
+    /// # Errors
+    /// As [`Identity::set`].
+    pub fn set_shared(&mut self, column: IdentityColumn, text: &Arc<str>) -> Result<(), IdentityError> {
+        if column == IdentityColumn::Pci || text.is_empty() {
+            return self.set(column, text);
+        }
+        check(column, text)?;
+        if let Some(slot) = self.texts.get_mut(column as usize) {
+            *slot = Some(Arc::clone(text));
+        }
+        Ok(())
+    }
+
+    /// Takes the texts of another identity in these columns where it has none.
+    pub fn fill(&mut self, columns: impl IntoIterator<Item = IdentityColumn>, other: &Self) {
+        for column in columns {
+            if let Some(slot) = self.texts.get_mut(column as usize).filter(|slot| slot.is_none()) {
+                *slot = other.shared(column).cloned();
+            }
+        }
+    }
+
     /// Sets the GPU's name from foreign data (`gpu_id`): an integer (also `0.0`, as tables with gaps spell
     /// it) is the index on the node, anything else names the GPU unless a `uuid` does. A name such as `gpu_0`
     /// exists on every node, so the node is appended if known: `gpu_0@node`. Call it after `uuid` and `node`

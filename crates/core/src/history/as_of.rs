@@ -3,6 +3,8 @@
 use std::collections::{BTreeSet, HashSet};
 use std::sync::{Arc, OnceLock};
 
+use foldhash::fast::RandomState;
+
 use super::asked::{History, HistoryStats};
 use super::buckets::{Buckets, Cell};
 use super::error::QueryError;
@@ -135,8 +137,10 @@ pub async fn fleet_as_of(history: &dyn History, at_ns: i64) -> Result<Part<Arc<F
     let Part { answer: now, mut missing } = history.fleet().await?;
     let there = now.gpus.iter().filter(|gpu| gpu.first_seen_ns <= at_ns);
     let (moved, still): (Vec<_>, Vec<_>) = there.cloned().partition(|gpu| gpu.last_seen_ns > at_ns);
+    // Nobody else has them: they are changed in place.
     let unchanged: Vec<Arc<GpuState>> = moved.iter().map(|gpu| Arc::new(unchanged(gpu, at_ns))).collect();
     let mut then = of_all(still.iter().chain(&unchanged), now.version);
+    drop(unchanged);
     let found = look_back(history, &mut then, &moved, at_ns).await?;
     missing.extend(look_for_blanks(history, &mut then, &moved, at_ns).await?);
     let mut fleet = then.snapshot();
@@ -226,11 +230,14 @@ fn unchanged(now: &GpuState, at_ns: i64) -> GpuState {
     }
 }
 
-/// The metrics of a GPU whose values then are not known.
+/// The metrics of a GPU whose values then are not known. Both lists are sorted by metric: one walk.
 fn unknown(then: &LiveFleet, now: &GpuState) -> impl Iterator<Item = MetricId> {
-    let known = then.get(&now.key);
-    let is_known = move |metric: MetricId| known.is_some_and(|gpu| Fleet::latest(gpu, metric).is_some());
-    now.latest.iter().map(|(metric, _)| *metric).filter(move |metric| !is_known(*metric))
+    let known = then.get(&now.key).map_or(&[][..], |gpu| gpu.latest.as_slice());
+    let mut known = known.iter().map(|(metric, _)| *metric).peekable();
+    now.latest.iter().map(|(metric, _)| *metric).filter(move |metric| {
+        while known.next_if(|known| known < metric).is_some() {}
+        known.peek() != Some(metric)
+    })
 }
 
 /// Takes the values in a range of time that are not known and not later than the instant.
@@ -242,7 +249,7 @@ async fn look(
     found: &mut LookedBack,
 ) -> Result<(), QueryError> {
     let mut keys = Vec::new();
-    let mut metrics = BTreeSet::new();
+    let mut metrics: HashSet<MetricId, RandomState> = HashSet::default();
     for gpu in gpus {
         let mut lacking = unknown(then, gpu).peekable();
         if lacking.peek().is_some() {
@@ -253,12 +260,14 @@ async fn look(
     if keys.is_empty() || end_ns < start_ns {
         return Ok(());
     }
+    let mut metrics: Vec<MetricId> = metrics.into_iter().collect();
+    metrics.sort_unstable();
     // A day is a multiple of every rollup's step.
     let query = BucketQuery {
         gpus: keys,
         aggregates: vec![Aggregate::Last],
         group_by: [GroupColumn::Gpu].into_iter().chain(CHANGING.map(GroupColumn::Identity)).collect(),
-        ..BucketQuery::of(Table::GpuEvents, metrics.into_iter().collect(), start_ns, end_ns, DAY_NS)
+        ..BucketQuery::of(Table::GpuEvents, metrics, start_ns, end_ns, DAY_NS)
     };
     let mut parts = BucketsInParts::new(query);
     while let Some(Part { answer, missing: more }) = parts.next(history).await? {
@@ -289,7 +298,7 @@ fn take(then: &mut LiveFleet, buckets: &Buckets, found: &mut LookedBack) {
         let mut identity = Identity::default();
         for (column, text) in CHANGING.into_iter().zip(texts) {
             // It comes from an identity.
-            let _taken = identity.set(column, text.as_deref().unwrap_or_default());
+            let _taken = text.as_ref().map(|text| identity.set_shared(column, text));
         }
         if let Some(newest_ns) = latest.iter().map(|(_, latest)| latest.timestamp_ns).max() {
             found.keys.insert(Arc::clone(key));

@@ -278,25 +278,15 @@ impl GpuState {
         let (newer, older) = if is_newer { (other, &*self) } else { (&*self, other) };
         let mut identity = newer.identity.clone();
         identity.index = identity.index.or(older.identity.index);
-        for column in IdentityColumn::ALL.into_iter().filter(|column| !PASSING.contains(column)) {
-            if let (None, Some(text)) = (identity.get(column), older.identity.get(column)) {
-                // It comes from an identity.
-                let _taken = identity.set(column, text);
-            }
-        }
+        let of_device = IdentityColumn::ALL.into_iter().filter(|column| !PASSING.contains(column));
+        identity.fill(of_device, &older.identity);
         self.identity = identity;
         self.first_seen_ns = self.first_seen_ns.min(other.first_seen_ns);
         self.last_seen_ns = self.last_seen_ns.max(other.last_seen_ns);
-        for (metric, latest) in &other.latest {
-            match self.latest.binary_search_by_key(metric, |(known, _)| *known) {
-                Err(place) => self.latest.insert(place, (*metric, *latest)),
-                Ok(place) => {
-                    let own = self.latest.get_mut(place).map(|(_, own)| own);
-                    own.filter(|own| own.timestamp_ns < latest.timestamp_ns)
-                        .into_iter()
-                        .for_each(|own| *own = *latest);
-                }
-            }
+        if self.latest.is_empty() {
+            self.latest.clone_from(&other.latest);
+        } else {
+            other.latest.iter().for_each(|(metric, latest)| self.keep_newer(*metric, *latest));
         }
         let has_room = self.extras.len() < EXTRA_COLUMNS_MAX;
         for (name, value, time) in &other.extras {
@@ -304,6 +294,19 @@ impl GpuState {
                 Some((_, own, at)) if *at < *time => (*own, *at) = (value.clone(), *time),
                 None if has_room => self.extras.push((Arc::clone(name), value.clone(), *time)),
                 _ => {}
+            }
+        }
+    }
+
+    /// Keeps the newer one of two values of a metric; of two of one time that which is there.
+    fn keep_newer(&mut self, metric: MetricId, latest: LatestValue) {
+        match self.latest.binary_search_by_key(&metric, |(known, _)| *known) {
+            Err(place) => self.latest.insert(place, (metric, latest)),
+            Ok(place) => {
+                let own = self.latest.get_mut(place).map(|(_, own)| own);
+                own.filter(|own| own.timestamp_ns < latest.timestamp_ns)
+                    .into_iter()
+                    .for_each(|own| *own = latest);
             }
         }
     }
