@@ -14,6 +14,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
+use futures_util::{StreamExt as _, stream};
 use gpuvitals_analysis::coverage::Coverage;
 use gpuvitals_analysis::findings::{
     self, Candidate, ClockWatch, FleetFinding, LifeChange, LookBack, LostGpu, Recent, RowAhead, Shown,
@@ -51,6 +52,8 @@ const GPUS_AT_ONCE: usize = 8_192;
 const LOOKED_MAX: usize = 1_024;
 /// Most of them of which the first row is read; of the others the minute is known.
 const ROWS_READ_MAX: usize = 128;
+/// How many of these small questions are asked together.
+const ROWS_AT_ONCE: usize = 4;
 /// Most batch jobs with findings of which it is looked up who runs them.
 const TOLD_JOBS_MAX: usize = 256;
 /// How far a look for the life of findings, or for silences of other gateways, goes back behind what it is about: rows take a while to
@@ -361,15 +364,15 @@ impl FleetWatch {
                     continue;
                 }
             };
-            for mut shown in found {
-                if rows_left > 0
-                    && let Some(query) = shown.rows()
-                {
-                    rows_left -= 1;
-                    shown = first_row(history, query, shown).await;
-                }
-                let Shown { kind, subject, began, .. } = &shown;
-                self.work(|work| work.tracker.looked_back(kind, subject, *began));
+            let mut looks = Vec::with_capacity(found.len());
+            for shown in found {
+                let query = shown.rows().filter(|_| rows_left > 0);
+                rows_left -= usize::from(query.is_some());
+                looks.push(first_row(history, query, shown));
+            }
+            let mut seen = stream::iter(looks).buffered(ROWS_AT_ONCE);
+            while let Some(Shown { kind, subject, began, .. }) = seen.next().await {
+                self.work(|work| work.tracker.looked_back(kind, &subject, began));
             }
         }
         Ok(())
@@ -479,8 +482,9 @@ fn whole(events: Result<Part<Vec<HealthEvent>>, QueryError>) -> Option<Vec<Healt
     None
 }
 
-/// The first row of a minute that shows a finding; the minute, where rows cannot be read.
-async fn first_row(history: &dyn History, query: RowsQuery, mut shown: Shown) -> Shown {
+/// The first row of a minute that shows a finding; the minute, where rows cannot be read or are not asked for.
+async fn first_row(history: &dyn History, query: Option<RowsQuery>, mut shown: Shown) -> Shown {
+    let Some(query) = query else { return shown };
     match history.rows(query).await {
         Ok(Part { answer, .. }) => answer.batch.iter().for_each(|rows| shown.take(rows)),
         Err(error) => tracing::debug!(reason = causes(&error), "the first row of a finding cannot be read"),
