@@ -254,16 +254,23 @@ impl FleetWatch {
         let next = || self.work(|work| work.recent.next_query(now_ns)).filter(|_| !fleet.gpus.is_empty());
         while let Some(query) = next() {
             let end_ns = query.end_ns.saturating_add(1);
-            for question in of_some_gpus(query, fleet) {
-                let mut parts = BucketsInParts::new(question);
-                while let Some(Part { answer: buckets, missing: more }) = parts.next(history).await? {
-                    missing = answers::joined(missing, more);
-                    self.blocking(move |work| work.recent.take_part(&buckets)).await?;
-                }
+            let mut parts = BucketsInParts::of_all(of_some_gpus(query, fleet));
+            let mut read = None;
+            loop {
+                // The history answers the next one meanwhile.
+                let (part, ()) = tokio::try_join!(parts.next(history), self.take_minutes(read.take()))?;
+                let Some(Part { answer, missing: more }) = part else { break };
+                missing = answers::joined(missing, more);
+                read = Some(answer);
             }
             self.blocking(move |work| work.recent.read_until(end_ns)).await?;
         }
         Ok(missing)
+    }
+
+    async fn take_minutes(&self, part: Option<Buckets>) -> Result<(), QueryError> {
+        let Some(buckets) = part else { return Ok(()) };
+        self.blocking(move |work| work.recent.take_part(&buckets)).await
     }
 
     /// Reads what agents themselves say of GPUs.

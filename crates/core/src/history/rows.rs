@@ -46,6 +46,12 @@ impl BucketsInParts {
         Self(vec![query])
     }
 
+    /// Of these questions, one after the other.
+    pub fn of_all(mut queries: Vec<BucketQuery>) -> Self {
+        queries.reverse();
+        Self(queries)
+    }
+
     /// The answer to the next part; none after the last.
     ///
     /// # Errors
