@@ -137,9 +137,9 @@ pub async fn fleet_as_of(history: &dyn History, at_ns: i64) -> Result<Part<Arc<F
     let Part { answer: now, mut missing } = history.fleet().await?;
     let there = now.gpus.iter().filter(|gpu| gpu.first_seen_ns <= at_ns);
     let (moved, still): (Vec<_>, Vec<_>) = there.cloned().partition(|gpu| gpu.last_seen_ns > at_ns);
-    // Nobody else has them: they are changed in place.
     let unchanged: Vec<Arc<GpuState>> = moved.iter().map(|gpu| Arc::new(unchanged(gpu, at_ns))).collect();
     let mut then = of_all(still.iter().chain(&unchanged), now.version);
+    // Nobody else has them: so they are changed in place.
     drop(unchanged);
     let found = look_back(history, &mut then, &moved, at_ns).await?;
     missing.extend(look_for_blanks(history, &mut then, &moved, at_ns).await?);

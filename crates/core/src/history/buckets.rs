@@ -489,6 +489,33 @@ mod tests {
     }
 
     #[test]
+    fn groups_that_are_added_before_their_values_change_no_answer() {
+        let (steps, power) = (TimeSteps::new(0, 29, 10, 0).unwrap(), MetricId::of("power_w"));
+        let part = |values: [(&str, f64); 2]| {
+            let mut part = Buckets::new(steps, &[power], &[]);
+            for (gpu, value) in values {
+                let group = part.group(&Arc::from([Some(Arc::from(gpu))]));
+                let place = part.place(group, 1);
+                part.metrics[0].cells[place] =
+                    Cell { count: 1, sum: value, min: value, max: value, last_ns: 15, last: value };
+            }
+            part
+        };
+        let parts = [part([("b", 1.0), ("a", 2.0)]), part([("c", 3.0), ("b", 5.0)])];
+        let (mut one_by_one, mut at_once) =
+            (Buckets::new(steps, &[power], &[]), Buckets::new(steps, &[power], &[]));
+        at_once.add_groups_of(&parts);
+        for part in parts {
+            one_by_one.merge(part.clone()).unwrap();
+            at_once.merge(part).unwrap();
+        }
+        assert_eq!(at_once.groups(), one_by_one.groups());
+        let all = [Aggregate::Count, Aggregate::Mean, Aggregate::Last];
+        assert_eq!(at_once.series(&all), one_by_one.series(&all));
+        assert_eq!(at_once.values(), [4]);
+    }
+
+    #[test]
     fn answers_to_other_questions_do_not_merge() {
         let (power, load) = (MetricId::of("power_w"), MetricId::of("utilization_pct"));
         let steps = |start, end, step| TimeSteps::new(start, end, step, 0).unwrap();
