@@ -8,16 +8,32 @@ use crate::cells::GpuCells;
 impl GpuCells<'_> {
     /// The holder at the end of a step.
     pub(super) fn holder(&self, step: usize) -> Option<&[Option<Arc<str>>]> {
+        let newest = match self.groups.as_slice() {
+            // Of one holder any value will do.
+            [only] => Some(*only).filter(|only| self.has_value(*only, step))?,
+            several => self.newest(several, step)?,
+        };
+        self.buckets.groups().get(newest).and_then(|name| name.get(1..=HOLDER.len()))
+    }
+
+    fn has_value(&self, group: usize, step: usize) -> bool {
+        let place = self.buckets.place(group, step);
+        let mut metrics = self.buckets.metrics().iter();
+        metrics.any(|measured| measured.cells.get(place).is_some_and(|cell| cell.count > 0))
+    }
+
+    /// The group with the newest value of a step.
+    fn newest(&self, groups: &[usize], step: usize) -> Option<usize> {
         let mut newest: Option<(i64, usize)> = None;
         for measured in self.buckets.metrics() {
-            for &group in &self.groups {
+            for &group in groups {
                 let Some(cell) = measured.cells.get(self.buckets.place(group, step)) else { continue };
                 if cell.count > 0 && newest.is_none_or(|(at_ns, _)| cell.last_ns > at_ns) {
                     newest = Some((cell.last_ns, group));
                 }
             }
         }
-        self.buckets.groups().get(newest?.1).and_then(|name| name.get(1..=HOLDER.len()))
+        newest.map(|(_, group)| group)
     }
 
     /// The nodes that sent values in a step.
@@ -26,8 +42,7 @@ impl GpuCells<'_> {
         for &group in &self.groups {
             let name = self.buckets.groups().get(group).and_then(|name| name.get(1 + HOLDER.len())?.as_ref());
             let Some(node) = name.filter(|node| !nodes.contains(node)) else { continue };
-            let mut cells = self.buckets.metrics().iter();
-            if cells.any(|one| self.cell(one.metric, group, step).is_some()) {
+            if self.has_value(group, step) {
                 nodes.push(Arc::clone(node));
             }
         }
