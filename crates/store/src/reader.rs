@@ -92,15 +92,19 @@ impl Reading<'_> {
         let mut parts = Vec::new();
         let met: Vec<&Arc<FileEntry>> =
             snapshot.files_of(scope.grain).filter(|entry| scope.meets_file(entry)).collect();
-        for entry in &met {
+        // A footer takes milliseconds to parse.
+        let closed = met.iter().filter(|entry| !reader.files.has(entry)).count();
+        let opened = parallel(&met, closed > 1, |_, entry| {
             self.go_on()?;
-            if let Some(reason) = entry.damage() {
-                partial.push(format!("{}: {reason}", entry.path.display()));
-                continue;
-            }
-            match reader.files.open(entry) {
+            Ok::<_, QueryError>(match entry.damage() {
+                Some(reason) => Err(format!("{}: {reason}", entry.path.display())),
+                None => reader.files.open(entry).map_err(|error| unreadable(entry, &error)),
+            })
+        });
+        for (entry, file) in met.iter().zip(opened) {
+            match file? {
                 Ok(file) => parts.extend(Part::of_file(entry, &file, scope)),
-                Err(error) => partial.push(unreadable(entry, &error)),
+                Err(words) => partial.push(words),
             }
         }
         let chunks =

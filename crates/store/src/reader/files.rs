@@ -95,6 +95,13 @@ struct KeptFile {
     used: u64,
 }
 
+impl KeptFile {
+    /// A rewritten file of the same name is another file.
+    fn is_of(&self, entry: &Arc<FileEntry>) -> bool {
+        std::ptr::eq(self.entry.as_ptr(), Arc::as_ptr(entry))
+    }
+}
+
 #[derive(Debug, Default)]
 struct FilesInner {
     files: HashMap<PathBuf, KeptFile, RandomState>,
@@ -164,15 +171,17 @@ impl Files {
         Ok(file)
     }
 
+    /// Whether the file of an entry is open.
+    pub(crate) fn has(&self, entry: &Arc<FileEntry>) -> bool {
+        let inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
+        inner.files.get(&entry.path).is_some_and(|kept| kept.is_of(entry))
+    }
+
     fn kept(&self, entry: &Arc<FileEntry>) -> Option<Arc<OpenFile>> {
         let mut inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
         inner.clock += 1;
         let clock = inner.clock;
-        let kept = inner.files.get_mut(&entry.path)?;
-        // A rewritten file of the same name is another file.
-        if !std::ptr::eq(kept.entry.as_ptr(), Arc::as_ptr(entry)) {
-            return None;
-        }
+        let kept = inner.files.get_mut(&entry.path).filter(|kept| kept.is_of(entry))?;
         kept.used = clock;
         Some(Arc::clone(&kept.file))
     }
