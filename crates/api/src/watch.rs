@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
-use futures_util::{StreamExt as _, stream};
+use futures_util::{FutureExt as _, StreamExt as _, stream};
 use gpuvitals_analysis::coverage::Coverage;
 use gpuvitals_analysis::findings::{
     self, Candidate, ClockWatch, FleetFinding, LifeChange, LookBack, LostGpu, Recent, RowAhead, Shown,
@@ -375,7 +375,7 @@ impl FleetWatch {
             for shown in found {
                 let query = shown.rows().filter(|_| rows_left > 0);
                 rows_left -= usize::from(query.is_some());
-                looks.push(first_row(history, query, shown));
+                looks.push(first_row(history, query, shown).boxed());
             }
             let mut seen = stream::iter(looks).buffered(ROWS_AT_ONCE);
             while let Some(Shown { kind, subject, began, .. }) = seen.next().await {
