@@ -14,6 +14,7 @@ mod power;
 mod signals;
 mod step;
 mod usual;
+mod warm;
 mod wave;
 
 pub use phases::RunPhase;
@@ -52,8 +53,10 @@ const EVEN: std::ops::RangeInclusive<f64> = 0.75..=1.0 / 0.75;
 /// Steps that signals show.
 #[derive(Debug, Clone, PartialEq)]
 pub struct FoundSteps {
-    /// By time. Where work pauses, a step is as long as the others.
+    /// Those after the warm-up, by time. Where work pauses, a step is as long as the others.
     pub steps: Vec<RunStep>,
+    /// Those of the warm-up: they last longer, or the GPUs did something else in them.
+    pub warm_up: Vec<RunStep>,
     /// How sure it is that these are the steps, 0 to 1: how well they fit the usual one, times the share of them that are about as
     /// long as the median.
     pub certainty: f64,
@@ -62,10 +65,10 @@ pub struct FoundSteps {
 impl StepSignals {
     /// The steps; none if the signals do not repeat, or too seldom.
     pub fn steps(&self) -> Option<FoundSteps> {
-        let Binned { first_ns, width_ns, row_ns, signals } = self.binned()?;
+        let Binned { first_ns, width_ns, row_ns, reading_ns, signals } = self.binned()?;
         let mut level = together(&signals)?;
-        let row = bins(row_ns, width_ns);
-        let repeated = period(&level).filter(|shift| shift.strength() >= STRENGTH_MIN)?;
+        let (row, reading) = (bins(row_ns, width_ns), bins(reading_ns, width_ns));
+        let repeated = period(&level, reading).filter(|shift| shift.strength() >= STRENGTH_MIN)?;
         if repeated.places < STEP_ROWS_MIN * row {
             return None;
         }
@@ -79,13 +82,16 @@ impl StepSignals {
         let places: Vec<f64> = begins.iter().map(|begin| begin.place).collect();
         let usual = usual_length(&places, length);
         // The value of a bin is that of its middle.
-        let places = even::evened(&places, usual).into_iter().map(|place| (place + 0.5) * scale);
-        let steps = steps(&places.collect::<Vec<f64>>(), usual * scale);
-        let is_even = |step: &&(f64, f64)| EVEN.contains(&((step.1 - step.0) / (usual * scale)));
-        let even = float(steps.iter().filter(is_even).count()) / float(steps.len());
-        let time = |place: f64| first_ns.saturating_add(nanoseconds(place, width_ns));
-        let step = |(from, to): (f64, f64)| RunStep { from_ns: time(from), to_ns: time(to) };
-        Some(FoundSteps { steps: steps.into_iter().map(step).collect(), certainty: fit * even })
+        let places = even::evened(&places, usual).into_iter().map(|place| place + 0.5);
+        let spans = steps(&places.collect::<Vec<f64>>(), usual);
+        let is_even = |step: &&(f64, f64)| EVEN.contains(&((step.1 - step.0) / usual));
+        let even = float(spans.iter().filter(is_even).count()) / float(spans.len());
+        let time = |place: f64| first_ns.saturating_add(nanoseconds(place * scale, width_ns));
+        let step = |&(from, to): &(f64, f64)| RunStep { from_ns: time(from), to_ns: time(to) };
+        let mut steps: Vec<RunStep> = spans.iter().map(step).collect();
+        let warm = warm::warm_up(&level, &spans).unwrap_or_else(|| warm_up_steps(&steps));
+        let warm_up = steps.drain(..warm).collect();
+        Some(FoundSteps { steps, warm_up, certainty: fit * even })
     }
 }
 

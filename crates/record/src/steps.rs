@@ -6,7 +6,7 @@ use std::collections::{HashMap, HashSet};
 use std::hash::Hash;
 use std::ops::Range;
 
-use gpuvitals_analysis::steps::{RunPhase, RunStep, StepSignals, warm_up_steps};
+use gpuvitals_analysis::steps::{FoundSteps, RunPhase, RunStep, StepSignals, warm_up_steps};
 use serde::Serialize;
 
 use crate::mark::MarkContent;
@@ -51,18 +51,21 @@ pub struct RunSteps {
 impl RunSteps {
     /// The steps that marks tell, in the order of time; none if they tell too few.
     pub fn marked(marks: &[RecordedMark]) -> Option<Self> {
-        Self::after_warm_up(marked(marks), StepOrigin::Marks, 1.0)
+        let mut steps = marked(marks);
+        let warm_up = steps.drain(..warm_up_steps(&steps)).collect();
+        Self { steps, warm_up, origin: StepOrigin::Marks, certainty: 1.0 }.enough()
     }
 
     /// The steps that signals show; none if these do not repeat surely.
     pub fn shown(signals: &StepSignals) -> Option<Self> {
         let found = signals.steps().filter(|found| found.certainty >= CERTAINTY_MIN)?;
-        Self::after_warm_up(found.steps, StepOrigin::Signals, found.certainty)
+        let FoundSteps { steps, warm_up, certainty } = found;
+        Self { steps, warm_up, origin: StepOrigin::Signals, certainty }.enough()
     }
 
-    fn after_warm_up(mut steps: Vec<RunStep>, origin: StepOrigin, certainty: f64) -> Option<Self> {
-        let warm_up = steps.drain(..warm_up_steps(&steps)).collect();
-        (steps.len() >= STEPS_MIN).then_some(Self { steps, warm_up, origin, certainty })
+    /// Itself; none of too few steps.
+    fn enough(self) -> Option<Self> {
+        (self.steps.len() >= STEPS_MIN).then_some(self)
     }
 
     /// How many tokens each step took, by the values of that name.
@@ -103,8 +106,9 @@ impl RunSteps {
         // Every rank may mark the same phase: the first of them begins it.
         named.dedup_by_key(|(name, _)| *name);
         if named.is_empty() {
-            let all = |steps: &Self| [steps.warm_up.as_slice(), &steps.steps].concat();
-            return signals.phases(&steps.map(all).unwrap_or_default());
+            let (warm_up, steps) =
+                steps.map(|known| (known.warm_up.as_slice(), known.steps.as_slice())).unwrap_or_default();
+            return signals.phases(warm_up, steps);
         }
         let ends = named.iter().skip(1).map(|(_, at_ns)| *at_ns).chain([end_ns]);
         named

@@ -21,8 +21,14 @@ const STRENGTH_MIN: f64 = 0.3;
 const SHORTER_SHARE: f64 = 0.8;
 /// Longest shift that is shorter than the best one and not the same.
 const SHORTER_MAX: f64 = 0.8;
-/// A shift of few places cannot lie on the period: that much less is asked of it, divided by the places.
+/// A shift of few places or readings cannot lie on the period: that much less is asked of it, divided by their number.
 const COARSE: f64 = 1.0;
+/// So many places and readings are few.
+const PLACES_FEW: f64 = 8.0;
+const READINGS_FEW: f64 = 4.0;
+/// Half a shift of few readings may be the period itself from this share of the shift's likeness on: a step has another one in its
+/// middle only if it is two.
+const HALF_SHARE: f64 = 0.2;
 
 /// A shift after which a signal is like itself.
 #[derive(Debug, Clone, Copy)]
@@ -47,20 +53,20 @@ pub(super) fn strongest(values: &[f64]) -> Option<Shift> {
     shifts(values).into_iter().max_by(|a, b| a.strength().total_cmp(&b.strength()))
 }
 
-/// The period of a signal: the shortest shift after which it is as it was. Three steps later it is as well, and parts of a step
-/// may be like each other.
-pub(super) fn period(values: &[f64]) -> Option<Shift> {
+/// The period of a signal whose readings are this far apart: the shortest shift after which it is as it was. Three steps later it is
+/// as well, and parts of a step may be like each other. None if the readings do not tell it from half of it.
+pub(super) fn period(values: &[f64], reading: f64) -> Option<Shift> {
     let mut shifts = shifts(values);
     shifts.sort_by(|a, b| a.places.total_cmp(&b.places));
     let best = shifts.iter().copied().max_by(|a, b| a.strength().total_cmp(&b.strength()))?;
     let mut shorter = shifts.into_iter().take_while(|shift| shift.places < SHORTER_MAX * best.places);
-    let period = shorter.find(|shift| is_enough(values, *shift, best));
-    Some(period.unwrap_or(best))
+    let period = shorter.find(|shift| is_enough(values, (*shift, best), reading)).unwrap_or(best);
+    (!may_be_two(values, period, reading)).then_some(period)
 }
 
 /// Whether the signal is about as alike after a short shift as after a long one. Both are looked at as finely as the short one
 /// needs it: a folded signal has lost the parts of a step.
-fn is_enough(values: &[f64], short: Shift, long: Shift) -> bool {
+fn is_enough(values: &[f64], (short, long): (Shift, Shift), reading: f64) -> bool {
     let (mut level, mut scale) = (values.to_vec(), 1.0);
     let longest = OCTAVES.map(|(_, to)| float(to)).into_iter().fold(0.0, f64::max);
     while short.places / scale > longest {
@@ -68,13 +74,20 @@ fn is_enough(values: &[f64], short: Shift, long: Shift) -> bool {
         scale *= 2.0;
     }
     let blocks = Blocks::of(&level, whole(BLOCK_PERIODS * long.places / scale));
-    let near = |shift: Shift| {
-        let places = whole((shift.places / scale).round());
-        let likeness = (places.saturating_sub(1)..=places + 1).map(|places| blocks.likeness(places));
-        likeness.fold(0.0, f64::max)
-    };
-    let coarse = if short.places < longest / 2.0 { COARSE / short.places } else { 0.0 };
+    let near = |shift: Shift| blocks.near(shift.places / scale);
+    let less = |count: f64, few: f64| if count < few { COARSE / count } else { 0.0 };
+    let coarse = less(short.places, PLACES_FEW).max(less(short.places / reading, READINGS_FEW));
     near(short) >= (SHORTER_SHARE - coarse) * near(long)
+}
+
+/// Whether a shift may be two periods, each with too few readings to look like the next.
+fn may_be_two(values: &[f64], shift: Shift, reading: f64) -> bool {
+    let half = shift.places / 2.0;
+    if half >= READINGS_FEW * reading {
+        return false;
+    }
+    let blocks = Blocks::of(values, whole(BLOCK_PERIODS * shift.places));
+    blocks.near(half) >= HALF_SHARE * blocks.near(shift.places)
 }
 
 /// All shifts that stand out.
@@ -140,5 +153,12 @@ impl Blocks {
     fn likeness(&self, places: usize) -> f64 {
         let of = |block: &Vec<f64>| likeness(block, block.get(places..).unwrap_or_default());
         mean(&self.0.iter().map(of).collect::<Vec<f64>>())
+    }
+
+    /// How alike they are after about so many places, at best.
+    fn near(&self, places: f64) -> f64 {
+        let places = whole(places.round());
+        let likeness = (places.saturating_sub(1)..=places + 1).map(|places| self.likeness(places));
+        likeness.fold(0.0, f64::max)
     }
 }

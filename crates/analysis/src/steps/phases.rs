@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use super::signals::{Binned, StepSignals};
-use super::step::{RunStep, warm_up_steps};
+use super::step::RunStep;
 use super::wave::{at, mean, middle};
 
 /// Time that is one of idle, load or warm-up, as a whole.
@@ -36,18 +36,19 @@ enum Place {
 }
 
 impl StepSignals {
-    /// The phases around these steps; none without a step.
-    pub fn phases(&self, steps: &[RunStep]) -> Vec<RunPhase> {
-        let (Some(first), Some(last), Some(binned)) = (steps.first(), steps.last(), self.binned()) else {
+    /// The phases around these steps, and those of the warm-up before them; none without a step.
+    pub fn phases(&self, warm_up: &[RunStep], steps: &[RunStep]) -> Vec<RunPhase> {
+        let all = || warm_up.iter().chain(steps);
+        let (Some(first), Some(last), Some(binned)) = (all().next(), steps.last(), self.binned()) else {
             return Vec::new();
         };
         let heights = Heights::of(binned, steps);
-        let warm = warm_up_steps(steps);
         let mut phases = heights.around(heights.from_ns..first.from_ns, Place::Before);
-        for (number, step) in steps.iter().enumerate() {
-            let name = if number < warm { "warm-up" } else { "steady" };
+        let next = all().skip(1).map(Some).chain([None]);
+        for ((number, step), next) in all().enumerate().zip(next) {
+            let name = if number < warm_up.len() { "warm-up" } else { "steady" };
             join(&mut phases, name, step.from_ns..step.to_ns);
-            let pause = steps.get(number + 1).map(|next| step.to_ns..next.from_ns);
+            let pause = next.map(|next| step.to_ns..next.from_ns);
             for phase in pause.map(|pause| heights.around(pause, Place::Between)).unwrap_or_default() {
                 join(&mut phases, &phase.name, phase.from_ns..phase.to_ns);
             }

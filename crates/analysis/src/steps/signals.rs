@@ -81,6 +81,8 @@ pub(super) struct Binned {
     pub(super) width_ns: i64,
     /// Time between two rows of a GPU.
     pub(super) row_ns: i64,
+    /// Time between two readings of the fastest sensor, as far as the rows show them.
+    pub(super) reading_ns: i64,
     pub(super) signals: Vec<Vec<f64>>,
 }
 
@@ -307,7 +309,8 @@ impl StepSignals {
         };
         let signals: Vec<Vec<f64>> = metrics().filter(|track| !track.bins.is_empty()).map(signal).collect();
         let row_ns = metrics().filter_map(Track::row_ns).min().unwrap_or(self.width_ns);
-        Some(Binned { first_ns, width_ns: self.width_ns, row_ns, signals })
+        let reading_ns = metrics().filter_map(Track::reading_ns).min().unwrap_or(row_ns);
+        Some(Binned { first_ns, width_ns: self.width_ns, row_ns, reading_ns, signals })
     }
 }
 
@@ -339,6 +342,11 @@ impl Track {
     /// Time between two rows of a GPU; none of one row.
     fn row_ns(&self) -> Option<i64> {
         low(&self.rows_ns)
+    }
+
+    /// Time between two readings of its sensor, or between rows that are rarer; none: it never changed.
+    fn reading_ns(&self) -> Option<i64> {
+        Some(low(&self.changes_ns)?.max(self.row_ns()?))
     }
 }
 

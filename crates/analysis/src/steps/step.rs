@@ -5,7 +5,7 @@ use gpuvitals_core::integral::seconds;
 use crate::robust::median;
 
 /// Steps at the begin that last longer than the median times this are warm-up: they compile, fill caches, load data.
-const WARM_UP: f64 = 1.5;
+pub(super) const WARM_UP: f64 = 1.5;
 
 /// A step of a run, by the clock of the rows that it comes from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -178,24 +178,31 @@ fn mean_s(steps: &[RunStep]) -> f64 {
     steps.iter().map(|step| step.duration_s()).sum::<f64>() / steps.len() as f64
 }
 
-/// Compares with what happened after the warm-up.
-fn check(found: &FoundSteps, training: &Training, what: &str) {
-    let begins = &training.begins_s[WARM_UP..STEPS];
+/// When the steps after the warm-up began, and how long one lasts on average.
+fn steady(training: &Training) -> (&[f64], f64) {
     let all: Vec<f64> = training.begins_s.windows(2).skip(WARM_UP).map(|two| two[1] - two[0]).collect();
     let mut sorted = all.clone();
     sorted.sort_by(f64::total_cmp);
     let median_s = sorted[sorted.len() / 2];
     // A checkpoint is no part of a step.
     let own: Vec<f64> = all.into_iter().filter(|step_s| *step_s < 2.0 * median_s).collect();
-    let step_s = own.iter().sum::<f64>() / own.len() as f64;
-    let from_ns = ns(begins[0] - step_s / 2.0);
-    let steady: Vec<RunStep> = found.steps.iter().copied().filter(|step| step.from_ns > from_ns).collect();
-    let (count, wanted) = (steady.len() as f64, begins.len() as f64);
-    assert!((count / wanted - 1.0).abs() <= 0.02, "{what}: {count} steps of {wanted}");
-    let mean_s = mean_s(&steady);
+    (&training.begins_s[WARM_UP..STEPS], own.iter().sum::<f64>() / own.len() as f64)
+}
+
+/// Number and mean duration of the steps after the warm-up are those of what happened; the number but for this many steps.
+fn check_number(found: &FoundSteps, training: &Training, most_off: usize, what: &str) {
+    let (begins, step_s) = steady(training);
+    let (count, wanted) = (found.steps.len(), begins.len());
+    assert!(count.abs_diff(wanted) <= most_off, "{what}: {count} steps of {wanted}");
+    let mean_s = mean_s(&found.steps);
     assert!((mean_s / step_s - 1.0).abs() <= 0.02, "{what}: {mean_s} s, and not {step_s} s");
+    assert!(found.certainty > 0.7, "{what}: {}", found.certainty);
+}
+
+fn check_begins(found: &FoundSteps, training: &Training, what: &str) {
+    let (begins, step_s) = steady(training);
     for &begin_s in begins {
-        let apart = steady.iter().map(|step| (step.from_ns - ns(begin_s)).abs()).min().unwrap();
+        let apart = found.steps.iter().map(|step| (step.from_ns - ns(begin_s)).abs()).min().unwrap();
         let apart = apart as f64 / 1e9 / step_s;
         assert!(
             apart <= 0.05,
@@ -203,7 +210,6 @@ fn check(found: &FoundSteps, training: &Training, what: &str) {
             100.0 * apart
         );
     }
-    assert!(found.certainty > 0.7, "{what}: {}", found.certainty);
 }
 
 #[test]
@@ -214,7 +220,28 @@ fn steps_of_five_kinds_of_training_are_found_without_marks() {
             let training = Training::of(kind, step_s, &mut random);
             let found = training.recorded(hertz, &mut random).steps();
             let what = format!("{kind:?} at {hertz} Hz");
-            check(&found.unwrap_or_else(|| panic!("{what}: none")), &training, &what);
+            let found = found.unwrap_or_else(|| panic!("{what}: none"));
+            // One of 78 is 1.3 %.
+            check_number(&found, &training, 1, &what);
+            check_begins(&found, &training, &what);
+        }
+    }
+}
+
+#[test]
+fn steps_shorter_than_a_second_are_counted_and_what_a_sensor_cannot_tell_from_half_of_it_is_none() {
+    for kind in KINDS {
+        let mut random = fastrand::Rng::with_seed(5);
+        let training = Training::of(kind, 0.5, &mut random);
+        let what = format!("{kind:?} of half a second");
+        let found = training.recorded(100.0, &mut random).steps();
+        check_number(&found.unwrap_or_else(|| panic!("{what}: none")), &training, 2, &what);
+
+        // Two of them are five readings of the power, which look alike; one is two and a half.
+        let training = Training::of(kind, 0.25, &mut random);
+        let found = training.recorded(100.0, &mut random).steps();
+        if let Some(found) = found.filter(|found| found.certainty >= 0.7) {
+            check_number(&found, &training, 4, &format!("{kind:?} of a quarter"));
         }
     }
 }
@@ -247,7 +274,8 @@ fn phases_stand_around_the_steps() {
     let mut random = fastrand::Rng::with_seed(5);
     let training = Training::of(Kind::Checkpointed, 2.5, &mut random);
     let signals = training.recorded(10.0, &mut random);
-    let phases = signals.phases(&signals.steps().unwrap().steps);
+    let found = signals.steps().unwrap();
+    let phases = signals.phases(&found.warm_up, &found.steps);
     let names: Vec<&str> = phases.iter().map(|phase| phase.name.as_str()).collect();
     assert_eq!(names.first(), Some(&"idle"), "{phases:?}");
     for name in ["load", "steady", "checkpoint"] {
