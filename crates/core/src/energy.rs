@@ -10,6 +10,7 @@
 //! reset: over such a span it is integrated. The total never falls from row to row: after a correction downwards it stays
 //! until the new value has caught up.
 
+mod averaged;
 mod interval;
 mod sensor;
 mod timing;
@@ -26,6 +27,7 @@ use crate::integral::{Integral, Order, order, seconds};
 use crate::usage::{CountedSpan, CounterSpan, PowerSpan, SeenPower, is_seen};
 use interval::{EnergyFacts, PowerSignal};
 
+pub use averaged::SamplesBeside;
 pub use interval::{EnergyErrorCause, EnergyErrorPart, EnergyInterval, IntervalUnknown, PowerInTime};
 pub use sensor::PowerSensor;
 pub use timing::{SensorTiming, TimingUnknown};

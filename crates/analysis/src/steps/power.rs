@@ -1,7 +1,7 @@
 //! The powers of GPUs: whose sensors they are from, and how high they were, for the error of an energy.
 
 use gpuvitals_core::Identity;
-use gpuvitals_core::energy::{IntervalUnknown, PowerSensor};
+use gpuvitals_core::energy::{IntervalUnknown, PowerSensor, SamplesBeside};
 
 /// Powers that a GPU may give: a sample and an average.
 pub(super) const POWERS: usize = 2;
@@ -12,9 +12,7 @@ pub(super) struct GpuPower {
     sensor: Option<&'static PowerSensor>,
     /// The highest of each power, watts; none: it was not read.
     highest_w: [Option<f64>; POWERS],
-    /// Whether a sample was equal to the average beside it, and whether one was not.
-    was_average: bool,
-    was_other: bool,
+    beside: SamplesBeside,
 }
 
 /// What is known of one power of several GPUs.
@@ -37,9 +35,7 @@ impl GpuPower {
 
     /// The sample and the average of one row, watts.
     pub(super) fn beside(&mut self, sample_w: f64, average_w: f64) {
-        let is_same = sample_w.to_bits() == average_w.to_bits();
-        self.was_average |= is_same;
-        self.was_other |= !is_same;
+        self.beside.take(sample_w, average_w);
     }
 
     /// A value of one of its powers, watts.
@@ -69,7 +65,7 @@ impl PowerOfGpus {
             sensor,
             gpus: read.len(),
             highest_w: read.iter().filter_map(|gpu| highest(gpu)).sum(),
-            is_average: power > 0 || read.iter().all(|gpu| gpu.was_average && !gpu.was_other),
+            is_average: power > 0 || read.iter().all(|gpu| gpu.beside.are_averages()),
         })
     }
 }

@@ -17,6 +17,7 @@ use std::fmt;
 use serde::Serialize;
 use thiserror::Error;
 
+use super::averaged::SamplesBeside;
 use super::sensor::PowerSensor;
 use crate::integral::{Order, order, rounded};
 
@@ -37,9 +38,7 @@ pub(super) struct PowerSignal {
     has_unknown: bool,
     /// How often power was not read for some time.
     gaps: u32,
-    /// Whether a sample was equal to the average beside it, and whether one was not.
-    was_average: bool,
-    was_other: bool,
+    beside: SamplesBeside,
 }
 
 impl PowerSignal {
@@ -76,14 +75,12 @@ impl PowerSignal {
 
     /// The sample and the average of one row, watts.
     pub(super) fn beside(&mut self, sample_w: f64, average_w: f64) {
-        let is_same = sample_w.to_bits() == average_w.to_bits();
-        self.was_average |= is_same;
-        self.was_other |= !is_same;
+        self.beside.take(sample_w, average_w);
     }
 
     /// Whether the samples are the average: a part that has nothing else gives it as both.
     pub(super) fn is_average(&self) -> bool {
-        self.was_average && !self.was_other
+        self.beside.are_averages()
     }
 }
 

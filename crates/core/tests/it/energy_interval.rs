@@ -104,6 +104,41 @@ fn ten_seconds_of_an_a100_are_known_within_six_percent_and_the_parts_add_up() {
     assert_eq!(found.to_string(), format!("± {:.1} %", found.share * 100.0));
 }
 
+/// The interval of an RTX 3090 whose rows, each 10 ms, have these samples and averages.
+fn beside_averages(rows: impl Iterator<Item = (f64, f64)>) -> EnergyInterval {
+    let gpu = gpu(RTX_3090);
+    let mut builder = BatchBuilder::new(Table::GpuEvents);
+    let id = builder.intern(&gpu);
+    for (at, (sample, average)) in (0_i64..).zip(rows) {
+        let row = builder.row_at(at * 10 * MS, at * 10 * MS, id);
+        builder.set(row, POWER, Value::Float(sample)).unwrap();
+        builder.set(row, AVERAGE, Value::Float(average)).unwrap();
+    }
+    let batch = builder.finish(Origin::default(), 0).unwrap();
+    let columns = EnergyColumns::of(&batch);
+    let mut energy = Energy::default();
+    for (row, &time_ns) in batch.timestamps().iter().enumerate() {
+        energy.row(&columns, row, time_ns, GAP);
+    }
+    energy.interval(&gpu).unwrap()
+}
+
+#[test]
+fn an_average_that_is_given_as_a_sample_too_stays_one_if_a_reading_comes_between_the_two() {
+    let average = |row: i32| f64::from(200 + row / 10 % 7 * 20);
+    let torn = |row: i32| match row {
+        // The sample was read before a new reading and the average after it; and the other way round.
+        500 => (average(499), average(500)),
+        700 => (average(700), average(699)),
+        _ => (average(row), average(row)),
+    };
+    assert!((beside_averages((0..1_000).map(torn)).window_s - 1.0).abs() < 1e-9);
+    let sampled = |row: i32| (average(row), if row < 300 { average(row) } else { 260.0 });
+    assert!((beside_averages((0..1_000).map(sampled)).window_s - 0.1).abs() < 1e-9, "few were equal");
+    let resting = |row: i32| if row < 800 { (120.0, 120.0) } else { (average(row), 160.0) };
+    assert!((beside_averages((0..1_000).map(resting)).window_s - 0.1).abs() < 1e-9, "at rest both are one");
+}
+
 #[test]
 fn half_a_second_is_known_worse_than_a_minute() {
     let steady = |seconds: i32| (0..=seconds * 100).map(|n| (n * 10, 250.0));
