@@ -10,6 +10,7 @@ use gpuvitals_record::{
     ChangeVerdict, CompareError, ComparedRun, MetricGate, RunComparison, RunMetric, UnlikeRuns, compare,
 };
 
+use real::RealLoad;
 use simulated::{Dice, HEAT, POWER_CAP, Simulated, TOKENS};
 
 fn pairs() -> u64 {
@@ -22,6 +23,12 @@ fn compared(base: &[ComparedRun], new: &[ComparedRun]) -> RunComparison {
 
 fn is_told(verdict: ChangeVerdict) -> bool {
     matches!(verdict, ChangeVerdict::Regression | ChangeVerdict::Improvement)
+}
+
+/// Within three times the standard deviation of a fair coin's throws.
+fn as_often_more_as_less(rises: u64, pairs: u64) {
+    let most = (9 * pairs / 4).isqrt();
+    assert!(rises.abs_diff(pairs / 2) <= most, "as many rises as falls, but {rises} of {pairs}");
 }
 
 /// A run in which the clock lost this share, by heat.
@@ -49,24 +56,42 @@ fn equal_runs_are_hardly_ever_told_apart() {
     }
     let most = pairs().div_ceil(100);
     assert!(wrong.iter().all(|wrong| *wrong <= most), "false verdicts with 1, 2 and 5 runs: {wrong:?}");
-    // Three times the standard deviation of a fair coin's throws.
-    let (half, most) = (pairs() / 2, (9 * pairs() / 4).isqrt());
-    assert!(rises.abs_diff(half) <= most, "as many rises as falls, but {rises} of {}", pairs());
+    as_often_more_as_less(rises, pairs());
+}
+
+/// Of so many pairs of five parts of a load each: how many are told apart, and in how many the second five have more power.
+fn drawn(load: &RealLoad, pairs: u64) -> (u64, u64) {
+    let (gates, mut dice) = (["power_w:+1%".parse::<MetricGate>().unwrap()], Dice(7));
+    let (mut wrong, mut rises) = (0, 0);
+    for _ in 0..pairs {
+        let runs: Vec<ComparedRun> =
+            dice.draw(&load.parts, 10).into_iter().map(|part| load.run(part)).collect();
+        let found = compare(&runs[..5], &runs[5..], &gates, UnlikeRuns::Refused).unwrap();
+        wrong += u64::from(is_told(found.verdict));
+        rises += u64::from(found.metrics[&RunMetric::PowerW].change_pct > 0.0);
+    }
+    (wrong, rises)
 }
 
 #[test]
 fn minutes_of_a_real_server_are_hardly_ever_told_apart() {
-    let (minutes, mut dice) = (real::minutes(), Dice(7));
-    assert!(minutes.len() >= 40, "{}", minutes.len());
-    let gates = ["power_w:+1%".parse::<MetricGate>().unwrap()];
-    let mut wrong = 0;
-    for _ in 0..pairs() {
-        let runs: Vec<ComparedRun> =
-            dice.draw(&minutes, 10).into_iter().map(|minute| real::run(minute)).collect();
-        let found = compare(&runs[..5], &runs[5..], &gates, UnlikeRuns::Refused).unwrap();
-        wrong += u64::from(is_told(found.verdict));
-    }
+    let minutes = RealLoad::minutes();
+    assert!(minutes.parts.len() >= 40, "{}", minutes.parts.len());
+    let (wrong, rises) = drawn(&minutes, pairs());
     assert!(wrong <= pairs().div_ceil(100), "{wrong} of {} are false", pairs());
+    as_often_more_as_less(rises, pairs());
+}
+
+#[test]
+fn periods_of_a_real_load_that_alternates_are_hardly_ever_told_apart() {
+    let pairs = pairs() / 4;
+    for (card, period_ms) in [("a100", 105), ("rtx3090", 100)] {
+        let periods = RealLoad::periods(card, period_ms);
+        assert!(periods.parts.len() >= 60, "{card}: {}", periods.parts.len());
+        let (wrong, rises) = drawn(&periods, pairs);
+        assert!(wrong <= pairs / 100, "{card}: {wrong} of {pairs} are false");
+        as_often_more_as_less(rises, pairs);
+    }
 }
 
 #[test]
