@@ -20,4 +20,10 @@ await map.locator("[data-testid='heatmap']:not([data-cells='0'])").waitFor();
 await map.getByTestId("heatmap").focus();
 for (let press = 0; press < 5; press += 1) await map.keyboard.press("ArrowRight");
 await map.screenshot({ path: `${folder}/heatmap.png` });
+
+// The page of a made-up run, as the program's own tests have it.
+const report = await context.newPage();
+await report.setViewportSize({ width: 1080, height: 1420 });
+await report.goto(new URL("../../crates/report/tests/report/run.html", import.meta.url).href);
+await report.screenshot({ path: `${folder}/report.png` });
 await browser.close();
