@@ -27,6 +27,8 @@ log = logging.getLogger("gpuvitals")
 TEXT_MAX = 1_024
 #: Longest name of a phase or a value; the same holds.
 NAME_MAX = 128
+#: Phases that are no part of a step: one ends a step, and a step ends it.
+OUTSIDE = ("idle", "load", "checkpoint", "eval", "evaluation", "validation")
 # Of a node's ranks, the first records and sets the marks.
 RANK_VARIABLES = ("LOCAL_RANK", "SLURM_LOCALID", "OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID")
 
@@ -209,8 +211,10 @@ class Run:
             sync = self._sync
         if sync is not None:
             self._wait_of(sync)()
-        outer = self._phase
         name = name[:NAME_MAX]
+        if name == "step" and self._phase in OUTSIDE:
+            self._phase = ""
+        outer = self._phase
         if name == "step":
             if number is None:
                 raise ValueError('a step has a number: run.phase("step", n)')

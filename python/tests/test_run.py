@@ -44,8 +44,8 @@ def test_a_run_is_recorded_with_its_phases_steps_and_values():
         (None, 1, None, None, "step 1"),
         (None, None, "loss", 0.5, "loss 0.5"),
         ("checkpoint", None, None, None, "checkpoint"),
+        # The first step has ended the phase of loading: it does not go on after the checkpoint.
         ("", None, None, None, "end of the phase"),
-        ("load", None, None, None, "load"),
         ("epoch", None, None, None, "epoch 1"),
         (None, None, None, None, "two words"),
     ]
@@ -53,6 +53,17 @@ def test_a_run_is_recorded_with_its_phases_steps_and_values():
     assert run.summary["gpus"][0]["energy"]["joules"] > 0
     recording = gpuvitals.load("run")
     assert recording.is_finished and recording.facts["command"].startswith("python")
+
+
+def test_a_phase_that_has_steps_goes_on_after_one_within_it():
+    with record() as run:
+        with run.phase("train"):
+            run.phase("step", 0)
+            with run.phase("checkpoint"):
+                pass
+            run.phase("step", 1)
+        has_rows("run")
+    assert texts("run") == ["train", "step 0", "checkpoint", "end of the phase", "train", "step 1", "end of the phase"]
 
 
 def test_marks_have_the_time_at_which_they_were_set_and_not_that_of_their_arrival():

@@ -36,6 +36,7 @@ mod mark;
 mod marks;
 mod part;
 mod perfetto;
+mod phases;
 mod recorder;
 mod run_facts;
 mod socket;

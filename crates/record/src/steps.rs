@@ -6,7 +6,7 @@ use std::collections::{HashMap, HashSet};
 use std::hash::Hash;
 use std::ops::Range;
 
-use gpuvitals_analysis::steps::{FoundSteps, RunPhase, RunStep, StepSignals, warm_up_steps};
+use gpuvitals_analysis::steps::{FoundSteps, RunStep, StepSignals, warm_up_steps};
 use serde::Serialize;
 
 use crate::mark::MarkContent;
@@ -15,7 +15,7 @@ use crate::marks::RecordedMark;
 /// Words that begin the mark of a step.
 const WORDS: [&str; 5] = ["step", "iteration", "iter", "it", "batch"];
 /// Phases that are no part of a step: one of them ends the step that it follows.
-const OUTSIDE: [&str; 7] = ["", "idle", "load", "checkpoint", "eval", "evaluation", "validation"];
+pub(crate) const OUTSIDE: [&str; 7] = ["", "idle", "load", "checkpoint", "eval", "evaluation", "validation"];
 /// Fewest steps that say how long one is.
 const STEPS_MIN: usize = 5;
 /// Steps by which a rank may be behind the first one when it marks the same, where a run has more of them.
@@ -90,34 +90,6 @@ impl RunSteps {
         let within = begins().zip(ends).map(|(from, to)| values.get(from..to).unwrap_or_default());
         within.map(|values| values.iter().map(|(_, value)| value).sum()).collect()
     }
-
-    /// The phases that marks name, in the order of time, the last one to the end of the run; where they name none, those around
-    /// the steps.
-    pub fn phases(
-        marks: &[RecordedMark],
-        end_ns: i64,
-        steps: Option<&Self>,
-        signals: &StepSignals,
-    ) -> Vec<RunPhase> {
-        let mut named: Vec<(&str, i64)> = marks
-            .iter()
-            .filter_map(|mark| Some((mark.content.phase.as_deref()?, mark.monotonic_ns)))
-            .collect();
-        // Every rank may mark the same phase: the first of them begins it.
-        named.dedup_by_key(|(name, _)| *name);
-        if named.is_empty() {
-            let (warm_up, steps) =
-                steps.map(|known| (known.warm_up.as_slice(), known.steps.as_slice())).unwrap_or_default();
-            return signals.phases(warm_up, steps);
-        }
-        let ends = named.iter().skip(1).map(|(_, at_ns)| *at_ns).chain([end_ns]);
-        named
-            .iter()
-            .zip(ends)
-            .filter(|((name, from_ns), to_ns)| !name.is_empty() && from_ns < to_ns)
-            .map(|(&(name, from_ns), to_ns)| RunPhase { name: name.to_owned(), from_ns, to_ns })
-            .collect()
-    }
 }
 
 /// The steps between marks. The last mark begins a step whose end is not known, unless a phase ends it.
@@ -146,7 +118,7 @@ fn marked(marks: &[RecordedMark]) -> Vec<RunStep> {
 
 /// When steps begin: by the marks that number one; without those by the word that most texts begin with, because a program may
 /// mark steps and batches within them. A text without a number is another step each time.
-fn begins_of(marks: &[RecordedMark]) -> Vec<i64> {
+pub(crate) fn begins_of(marks: &[RecordedMark]) -> Vec<i64> {
     let numbered = firsts(marks.iter().filter_map(|mark| Some((mark.content.step?, mark.monotonic_ns))));
     if !numbered.is_empty() {
         return numbered;
@@ -200,6 +172,8 @@ fn word_of(text: &str) -> Option<&'static str> {
 
 #[cfg(test)]
 mod tests {
+    use gpuvitals_analysis::steps::RunPhase;
+
     use super::*;
 
     fn said(second: i64, content: MarkContent) -> RecordedMark {
@@ -262,7 +236,48 @@ mod tests {
         let phases = RunSteps::phases(&marks, 120_000_000_000, Some(&found), &signals);
         let names: Vec<_> =
             phases.iter().map(|phase| (phase.name.as_str(), phase.to_ns / 1_000_000_000)).collect();
-        assert_eq!(names, [("forward", 55), ("checkpoint", 100)]);
+        assert_eq!(names, [("steady", 35), ("forward", 55), ("checkpoint", 90), ("steady", 100)]);
+    }
+
+    #[test]
+    fn a_step_ends_a_phase_that_it_is_no_part_of_and_steps_outside_of_phases_are_steady() {
+        let phase = |second: i64, name: &str| {
+            said(second, MarkContent { phase: Some(name.to_owned()), ..MarkContent::default() })
+        };
+        let step = |second: i64, number: i64| {
+            said(second, MarkContent { step: Some(number), ..MarkContent::default() })
+        };
+        let spans = |marks: &[RecordedMark]| {
+            let (found, signals) = (RunSteps::marked(marks), StepSignals::new(1));
+            let found = RunSteps::phases(marks, 200_000_000_000, found.as_ref(), &signals);
+            let span = |phase: &RunPhase| {
+                (phase.name.clone(), phase.from_ns / 1_000_000_000, phase.to_ns / 1_000_000_000)
+            };
+            found.iter().map(span).collect::<Vec<_>>()
+        };
+        let span = |name: &str, from: i64, to: i64| (name.to_owned(), from, to);
+        // The first step lasts longer, and a checkpoint stands between two others.
+        let mut marks = vec![phase(0, "load"), step(20, 0)];
+        marks.extend((1..7).map(|number| step(40 + 10 * number, number)));
+        marks.extend([phase(105, "checkpoint"), step(120, 7), step(130, 8), phase(140, "")]);
+        let wanted = [
+            span("load", 0, 20),
+            span("warm-up", 20, 50),
+            span("steady", 50, 105),
+            span("checkpoint", 105, 120),
+            span("steady", 120, 140),
+        ];
+        assert_eq!(spans(&marks), wanted);
+        // A second checkpoint, after a step, is another one.
+        let mut twice = marks.clone();
+        twice.insert(twice.len() - 1, phase(135, "checkpoint"));
+        let checkpoints = spans(&twice).into_iter().filter(|(name, ..)| name == "checkpoint");
+        let wanted = [span("checkpoint", 105, 120), span("checkpoint", 135, 140)];
+        assert_eq!(checkpoints.collect::<Vec<_>>(), wanted);
+        // Steps are a part of this one.
+        marks[0] = phase(0, "train");
+        let wanted = [span("train", 0, 105), span("checkpoint", 105, 120), span("steady", 120, 140)];
+        assert_eq!(spans(&marks), wanted);
     }
 
     #[test]
