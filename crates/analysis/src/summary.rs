@@ -330,10 +330,11 @@ impl Summary {
         self.left_out
     }
 
-    /// The GPUs so far, by index and name.
+    /// The GPUs so far, by machine, index and name.
     pub fn gpus(&self) -> Vec<GpuSummary> {
         let mut gpus: Vec<GpuSummary> = self.gpus.iter().map(|(_, tally)| tally.summary()).collect();
-        gpus.sort_by(|a, b| (a.gpu.is_none(), a.gpu, &a.id).cmp(&(b.gpu.is_none(), b.gpu, &b.id)));
+        let place = |gpu: &GpuSummary| (gpu.gpu.is_none(), gpu.gpu);
+        gpus.sort_by(|a, b| (&a.node, place(a), &a.id).cmp(&(&b.node, place(b), &b.id)));
         gpus
     }
 

@@ -40,7 +40,7 @@ pub struct RunReport {
     pub duration_s: f64,
     /// What the GPUs took together, joules, as far as it is known; none: of no GPU.
     pub energy_j: Option<f64>,
-    /// The GPUs, by index and name.
+    /// The GPUs, by machine, index and name.
     pub gpus: Vec<RunGpu>,
     /// The machines that were recorded.
     pub hosts: Vec<HostSummary>,

@@ -60,13 +60,13 @@ fn a_run_is_told_in_three_sentences() {
 fn a_run_on_two_machines_has_the_gpus_of_both_by_one_clock() {
     let dir = tempfile::tempdir().unwrap();
     let [first, second] = ["n1", "n2"].map(|node| dir.path().join(node));
-    Run { node: "n1", gpus: 1, ..Run::hot() }.write(&first);
+    Run { node: "n1", gpus: 2, ..Run::hot() }.write(&first);
     // Its monotonic clock began at another time.
-    Run { node: "n2", gpus: 1, monotonic_ns: 77_000_000_000, ..Run::hot() }.write(&second);
+    Run { node: "n2", gpus: 2, monotonic_ns: 77_000_000_000, ..Run::hot() }.write(&second);
     let report = RunReport::read(&[second, first]).unwrap();
     let names: Vec<_> = report.gpus.iter().map(|gpu| gpu.name.as_str()).collect();
-    assert_eq!(names, ["n1/0", "n2/0"]);
-    assert_eq!(report.title, "2 × NVIDIA H100 80GB HBM3 on n1 and n2");
+    assert_eq!(names, ["n1/0", "n1/1", "n2/0", "n2/1"], "those of a machine beside each other");
+    assert_eq!(report.title, "4 × NVIDIA H100 80GB HBM3 on n1 and n2");
     assert!((report.duration_s - 20.0).abs() < 0.2, "{}", report.duration_s);
     assert_eq!(report.hosts.len(), 2);
     let times: Vec<_> = report.marks.iter().map(|mark| mark.at_s).collect();
