@@ -111,14 +111,20 @@ fn reason(energy: Option<&EnergyFigure>) -> String {
     energy.map_or_else(|| "not known, neither power nor a counter was read".to_owned(), EnergyFigure::origin)
 }
 
-/// How far the energy may be off, by what, and which peaks the sensor does not show; nothing without energy.
+/// How far the energy may be off, by what, which peaks the sensor does not show, and how much of the time it looks; nothing without
+/// energy.
 fn error(energy: Option<&EnergyFigure>) -> Option<String> {
     let energy = energy?;
     let Some(interval) = &energy.interval else { return Some(energy.error.clone()) };
     let part = |part: &EnergyErrorPart| format!("{} {:.1}", part.part.name(), part.share * 100.0);
     let parts: Vec<String> = interval.parts.iter().map(part).collect();
+    let looks = if interval.seen_share < 1.0 {
+        format!(", and the sensor looks for {:.0} % of the time", interval.seen_share * 100.0)
+    } else {
+        String::new()
+    };
     Some(format!(
-        "{} ({}); peaks shorter than {:.0} ms are unknown",
+        "{} ({}); peaks shorter than {:.0} ms are unknown{looks}",
         energy.error,
         parts.join(", "),
         interval.peaks_unknown_below_s * 1e3
@@ -214,7 +220,8 @@ mod tests {
             peaks_unknown_below_s: 0.125,
         };
         let known = error(Some(&figure("± 6.0 %", Some(interval)))).unwrap();
-        assert_eq!(known, "± 6.0 % (gain 5.0, delay 3.3); peaks shorter than 125 ms are unknown");
+        let wanted = "± 6.0 % (gain 5.0, delay 3.3); peaks shorter than 125 ms are unknown, and the sensor looks for 25 % of the time";
+        assert_eq!(known, wanted);
         assert_eq!(error(Some(&figure("not known: why", None))).unwrap(), "not known: why");
         assert_eq!(error(None), None, "without energy there is nothing to err");
     }
