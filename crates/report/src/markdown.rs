@@ -66,7 +66,11 @@ impl fmt::Display for RunMarkdown<'_> {
         let run = self.run;
         writeln!(f, "### {}\n", MarkdownText(&run.title))?;
         if let Some(started) = &run.started {
-            writeln!(f, "{} from {started} on.\n", span(run.duration_s))?;
+            write!(f, "{} from {started} on", span(run.duration_s))?;
+            for command in run.commands() {
+                write!(f, " · {}", MarkdownText(command))?;
+            }
+            f.write_str(".\n\n")?;
         }
         for sentence in &run.sentences {
             writeln!(f, "{}", MarkdownText(sentence))?;

@@ -130,8 +130,7 @@ impl RunPage<'_> {
         write!(f, "<header>\n<h1>{}</h1>\n", Escaped(&run.title))?;
         if let Some(started) = &run.started {
             write!(f, r#"<p class="when">{} from {started} on"#, span(run.duration_s))?;
-            let commands = run.recordings.iter().filter_map(|one| one.facts.get("command"));
-            for command in commands {
+            for command in run.commands() {
                 write!(f, " · <code>{}</code>", Escaped(command))?;
             }
             f.write_str("</p>\n")?;

@@ -198,6 +198,17 @@ impl RunReport {
         }
     }
 
+    /// The commands that were recorded, each once.
+    pub(crate) fn commands(&self) -> Vec<&str> {
+        let mut commands: Vec<&str> = Vec::new();
+        for command in self.recordings.iter().filter_map(|one| one.facts.get("command")) {
+            if !commands.contains(&command.as_str()) {
+                commands.push(command);
+            }
+        }
+        commands
+    }
+
     /// One JSON object: all but the courses, which are in the recordings.
     pub fn json(&self) -> String {
         // Names and numbers: nothing in it can fail.

@@ -71,6 +71,8 @@ fn a_run_on_two_machines_has_the_gpus_of_both_by_one_clock() {
     assert_eq!(report.hosts.len(), 2);
     let times: Vec<_> = report.marks.iter().map(|mark| mark.at_s).collect();
     assert_eq!(times, [5.0, 5.0, 12.0, 12.0]);
+    assert_eq!(report.markdown().matches("python train.py").count(), 1, "both ran the same command");
+    assert_eq!(report.html().matches("<code>python train.py</code>").count(), 1);
 }
 
 #[test]
@@ -181,7 +183,9 @@ fn a_directory_without_a_recording_is_refused_by_name() {
 #[test]
 fn markdown_has_no_markup_of_strangers() {
     let hostile = "`</details>` | @team <b>**bold**</b> [x](y) ![z](http://z)\n# heading \u{202e}\u{2066}";
-    let report = report(&Run { model: "a | b", marks: vec![(1_000, hostile.to_owned())], ..Run::hot() });
+    let run =
+        Run { model: "a | b", command: hostile, marks: vec![(1_000, hostile.to_owned())], ..Run::hot() };
+    let report = report(&run);
     let text = report.markdown();
     assert_eq!(text.matches("</details>").count(), 1, "{text}");
     for markup in
