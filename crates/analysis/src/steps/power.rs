@@ -1,5 +1,7 @@
 //! The powers of GPUs: whose sensors they are from, and how high they were, for the error of an energy.
 
+use std::time::Duration;
+
 use gpuvitals_core::Identity;
 use gpuvitals_core::energy::{IntervalUnknown, PowerSensor, SamplesBeside};
 
@@ -67,5 +69,13 @@ impl PowerOfGpus {
             highest_w: read.iter().filter_map(|gpu| highest(gpu)).sum(),
             is_average: power > 0 || read.iter().all(|gpu| gpu.beside.are_averages()),
         })
+    }
+
+    /// Time between two readings, and the time that one averages, nanoseconds.
+    pub(super) fn timing_ns(self) -> (i64, i64) {
+        let (period_s, window_s) =
+            if self.is_average { self.sensor.average_timing_s() } else { self.sensor.timing_s() };
+        let whole_ns = |s: f64| i64::try_from(Duration::from_secs_f64(s).as_nanos()).unwrap_or(0);
+        (whole_ns(period_s), whole_ns(window_s))
     }
 }

@@ -38,6 +38,10 @@ const GPUS_MAX: usize = 64;
 const DISTANCES_MAX: usize = 512;
 /// Longest time that a sensor is late.
 const LATE_MAX_NS: i64 = 2_000_000_000;
+/// Time between two readings of most sensors, where rows are too rare to show it.
+const PERIOD_USUAL_NS: i64 = 100_000_000;
+/// Part of the time between two rows by which that may vary.
+const ROW_PART: i64 = 5;
 /// Most of the time between two bins that are far apart: clocks that jumped are no hours.
 const JUMP_MAX: i64 = 1 << 40;
 
@@ -282,8 +286,8 @@ impl StepSignals {
 
     /// What a track has in a time, times nanoseconds. It is as late as the power that it belongs to.
     fn sum(&self, power: usize, track: usize, time: &Range<i64>) -> Option<f64> {
-        let (power, track) = (self.tracks.get(power)?, self.tracks.get(track)?);
-        let zero_ns = self.first?.checked_mul(self.width_ns)?.checked_sub(power.late_ns())?;
+        let track = self.tracks.get(track)?;
+        let zero_ns = self.first?.checked_mul(self.width_ns)?.checked_sub(self.late_ns(power))?;
         let bin = |at_ns: i64| at_ns.saturating_sub(zero_ns).max(0);
         let (from_ns, to_ns) = (bin(time.start), bin(time.end));
         let first = from_ns / self.width_ns;
@@ -296,18 +300,26 @@ impl StepSignals {
         Some(parts.take_while(|(covered, _)| *covered > 0).map(|(_, part)| part).sum())
     }
 
+    /// How late the values of a metric are: a power by its sensor, where that is known.
+    fn late_ns(&self, metric: usize) -> i64 {
+        let power = || PowerOfGpus::of(&self.powers, metric).ok();
+        let known = (metric < POWERS).then(power).flatten().map(PowerOfGpus::timing_ns);
+        self.tracks.get(metric).map_or(0, |track| track.late_ns(known))
+    }
+
     /// The signals as they are; none without a row.
     pub(super) fn binned(&self) -> Option<Binned> {
         let first_ns = self.first?.checked_mul(self.width_ns)?;
         let metrics = || self.tracks.iter().take(METRICS.len());
         let length = metrics().map(|track| track.bins.len()).max()?;
-        let signal = |track: &Track| -> Vec<f64> {
-            let late = usize::try_from(track.late_ns() / self.width_ns).unwrap_or(0);
+        let signal = |(metric, track): (usize, &Track)| -> Vec<f64> {
+            let late = usize::try_from(self.late_ns(metric) / self.width_ns).unwrap_or(0);
             let values = track.bins.iter().skip(late).map(|sum| sum / float(self.width_ns));
             let last = track.bins.last().map_or(0.0, |sum| sum / float(self.width_ns));
             values.chain(std::iter::repeat(last)).take(length).collect()
         };
-        let signals: Vec<Vec<f64>> = metrics().filter(|track| !track.bins.is_empty()).map(signal).collect();
+        let read = metrics().enumerate().filter(|(_, track)| !track.bins.is_empty());
+        let signals: Vec<Vec<f64>> = read.map(signal).collect();
         let row_ns = metrics().filter_map(Track::row_ns).min().unwrap_or(self.width_ns);
         let reading_ns = metrics().filter_map(Track::reading_ns).min().unwrap_or(row_ns);
         Some(Binned { first_ns, width_ns: self.width_ns, row_ns, reading_ns, signals })
@@ -332,11 +344,26 @@ impl Track {
         Some(last.time_ns)
     }
 
-    /// How late its values are: a sensor shows the mean of its last period for the whole of the next one. Rows that are further
-    /// apart than that see it once, and are not late by it.
-    fn late_ns(&self) -> i64 {
-        let (change_ns, row_ns) = (low(&self.changes_ns).unwrap_or(0), self.row_ns().unwrap_or(0));
-        change_ns.saturating_sub(row_ns).clamp(0, LATE_MAX_NS)
+    /// How late its values are. A reading is the mean of a window before it; it stays for a period, so in a row it is half of that old on
+    /// average; and it counts for the time since the row before. Without a known period and window, both are what the rows show.
+    fn late_ns(&self, known: Option<(i64, i64)>) -> i64 {
+        let row_ns = self.row_ns().unwrap_or(0);
+        let shown_ns = self.period_ns(row_ns);
+        // What changes faster than the sensor can is not from it.
+        let known = known.filter(|(period_ns, _)| shown_ns >= period_ns / 2);
+        let (period_ns, window_ns) = known.unwrap_or((shown_ns, shown_ns));
+        ((period_ns + window_ns - row_ns) / 2).clamp(0, LATE_MAX_NS)
+    }
+
+    /// Time between two readings as the rows show it: a new one comes in one row or in the next. Where every row has another value,
+    /// it may be less than that of rows.
+    fn period_ns(&self, row_ns: i64) -> i64 {
+        let Some(usual_ns) = low(&self.changes_ns) else { return 0 };
+        let varies_ns = row_ns / ROW_PART;
+        let near = self.changes_ns.iter().filter(|change_ns| **change_ns <= usual_ns + row_ns + varies_ns);
+        let (sum, count) = near.fold((0_i64, 0_i64), |(sum, count), ns| (sum.saturating_add(*ns), count + 1));
+        let mean_ns = sum / count.max(1);
+        if mean_ns < row_ns + varies_ns { mean_ns.min(PERIOD_USUAL_NS) } else { mean_ns }
     }
 
     /// Time between two rows of a GPU; none of one row.

@@ -20,6 +20,8 @@ const STEPS: usize = 80;
 /// Steps that compile first.
 const WARM_UP: usize = 2;
 const GAP_NS: i64 = 2_500_000_000;
+/// Time from a reading of the power to the next row of each GPU, where rows are as rare as readings.
+const OUT_OF_STEP_S: [f64; GPUS] = [0.03, 0.07];
 /// Resolution of what really happened.
 const TRUTH_HZ: f64 = 500.0;
 
@@ -150,7 +152,7 @@ fn recorded(
         let id = builder.intern(&identity);
         let (mut noise, mut updated) = (0.0, -1.0);
         for row in 0..(lasts_s * hertz) as usize {
-            let at_s = (row + 1) as f64 / hertz;
+            let at_s = (row + 1) as f64 / hertz + OUT_OF_STEP_S[gpu];
             let update = (10.0 * at_s + 1e-9).floor();
             if update > updated {
                 (noise, updated) = (normal(random), update);
@@ -199,17 +201,19 @@ fn check_number(found: &FoundSteps, training: &Training, most_off: usize, what: 
     assert!(found.certainty > 0.7, "{what}: {}", found.certainty);
 }
 
+/// Begins are those of what happened: 19 of 20 within 5 % of a step, and neither late nor early as a whole.
 fn check_begins(found: &FoundSteps, training: &Training, what: &str) {
     let (begins, step_s) = steady(training);
-    for &begin_s in begins {
-        let apart = found.steps.iter().map(|step| (step.from_ns - ns(begin_s)).abs()).min().unwrap();
-        let apart = apart as f64 / 1e9 / step_s;
-        assert!(
-            apart <= 0.05,
-            "{what}: the step at {begin_s} s is found {:.1} % of a step beside",
-            100.0 * apart
-        );
-    }
+    let apart = |begin_s: &f64| {
+        let apart_s = found.steps.iter().map(|step| step.from_ns as f64 / 1e9 - begin_s);
+        apart_s.min_by(|a, b| a.abs().total_cmp(&b.abs())).unwrap() / step_s
+    };
+    let mut apart: Vec<f64> = begins.iter().map(apart).collect();
+    let beside = apart.iter().filter(|apart| apart.abs() > 0.05).count();
+    assert!(beside <= begins.len() / 20, "{what}: {beside} of {} begins are beside: {apart:?}", begins.len());
+    apart.sort_by(f64::total_cmp);
+    let middle = apart[apart.len() / 2];
+    assert!(middle.abs() <= 0.01, "{what}: all begins are {:.1} % of a step beside", 100.0 * middle);
 }
 
 #[test]

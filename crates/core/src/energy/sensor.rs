@@ -150,6 +150,11 @@ impl PowerSensor {
     pub fn timing_s(&self) -> (f64, f64) {
         (self.period_s, self.window_s)
     }
+
+    /// The same of the readings of its average.
+    pub fn average_timing_s(&self) -> (f64, f64) {
+        (self.period_s, self.average_s)
+    }
 }
 
 fn words(model: &str) -> impl Iterator<Item = &str> {
