@@ -304,3 +304,26 @@ fn a_run_of_any_length_is_held_in_bounded_memory_and_its_steps_stay() {
     let mean_s = mean_s(&found.steps);
     assert!((mean_s - 6.0).abs() < 0.12, "{mean_s}");
 }
+
+#[test]
+fn a_power_is_as_late_as_the_table_of_sensors_says() {
+    // A row each 10 ms, a reading each 100 ms; that of the first second jumps by 200 W.
+    let joules = |model: &str| {
+        let mut builder = BatchBuilder::new(Table::GpuEvents);
+        let identity = Identity::default().with(IdentityColumn::Uuid, "GPU-0").unwrap();
+        let id = builder.intern(&identity.with(IdentityColumn::Model, model).unwrap());
+        for row in 1..=300 {
+            let (at_ns, reading) = (row * 10_000_000, row / 10);
+            let watts = if reading < 10 { 100 } else { 300 } + reading % 2;
+            let at = builder.row_at(at_ns, at_ns, id);
+            builder.set(at, POWER, Value::Int(watts)).unwrap();
+        }
+        let mut signals = StepSignals::new(GAP_NS);
+        signals.add(&builder.finish(Origin::default(), 0).unwrap(), 0);
+        signals.energy_j(0..950_000_000).unwrap()
+    };
+    // Of an H100 it is the mean of the 25 ms before it, and jumps 0.93 s after the begin; of another board, of 100 ms, at 0.9 s.
+    let (known, other) = (joules("NVIDIA H100 80GB HBM3"), joules("a board that nobody has measured"));
+    assert!((known - 99.0).abs() < 2.0, "{known} J");
+    assert!((other - 106.5).abs() < 2.0, "{other} J");
+}
