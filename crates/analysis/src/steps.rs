@@ -82,14 +82,17 @@ impl StepSignals {
         let places: Vec<f64> = begins.iter().map(|begin| begin.place).collect();
         let usual = usual_length(&places, length);
         // The value of a bin is that of its middle.
-        let places = even::evened(&places, usual).into_iter().map(|place| place + 0.5);
+        let places = even::evened(&places, usual).into_iter().map(|place| (place + 0.5) * scale);
+        let usual = usual * scale;
         let spans = steps(&places.collect::<Vec<f64>>(), usual);
         let is_even = |step: &&(f64, f64)| EVEN.contains(&((step.1 - step.0) / usual));
         let even = float(spans.iter().filter(is_even).count()) / float(spans.len());
-        let time = |place: f64| first_ns.saturating_add(nanoseconds(place * scale, width_ns));
+        let time = |place: f64| first_ns.saturating_add(nanoseconds(place, width_ns));
         let step = |&(from, to): &(f64, f64)| RunStep { from_ns: time(from), to_ns: time(to) };
         let mut steps: Vec<RunStep> = spans.iter().map(step).collect();
-        let warm = warm::warm_up(&level, &spans).unwrap_or_else(|| warm_up_steps(&steps));
+        // The first signal is the power, where it is read.
+        let power = signals.first().map(Vec::as_slice).unwrap_or_default();
+        let warm = warm::warm_up(power, &spans).unwrap_or_else(|| warm_up_steps(&steps));
         let warm_up = steps.drain(..warm).collect();
         Some(FoundSteps { steps, warm_up, certainty: fit * even })
     }

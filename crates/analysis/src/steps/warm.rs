@@ -11,6 +11,8 @@ use crate::robust::Spread;
 const DEVIATIONS: f64 = 3.0;
 /// The same as a share of what the signal rises and falls within the steps: these may be very even.
 const SWING_SHARE: f64 = 0.15;
+/// The same as a share of the usual height: a power drifts by less while a machine gets warm.
+const DRIFT_SHARE: f64 = 0.1;
 /// Share of the values of the steps that is below the swing, and above it.
 const SWING_TAIL: f64 = 0.1;
 /// So many usual steps in a row begin the run.
@@ -18,7 +20,8 @@ const USUAL_MIN: usize = 3;
 /// One step of so many may be warm-up by its height: what goes on for longer is a part of the run.
 const PART_MAX: usize = 5;
 
-/// How many of these steps, which are by time, are warm-up by their height and length; none if that is a large part of them.
+/// How many of these steps, which are by time, are warm-up by the height of a signal in them and by their length; none if that is a
+/// large part of them.
 pub(super) fn warm_up(values: &[f64], steps: &[(f64, f64)]) -> Option<usize> {
     let sums = sums(values);
     let places = |(from, to): &(f64, f64)| (whole(*from), whole(*to).min(values.len()));
@@ -33,7 +36,8 @@ pub(super) fn warm_up(values: &[f64], steps: &[(f64, f64)]) -> Option<usize> {
         let (from, to) = places(step);
         values.get(from..to).unwrap_or_default().iter().copied()
     });
-    let most = (DEVIATIONS * usual.deviation).max(SWING_SHARE * swing(within));
+    let most =
+        (DEVIATIONS * usual.deviation).max(SWING_SHARE * swing(within)).max(DRIFT_SHARE * usual.median.abs());
     let is_usual: Vec<bool> = heights
         .iter()
         .zip(steps)
