@@ -7,6 +7,7 @@ mod ahead;
 mod as_of;
 mod asked;
 mod buckets;
+mod by_rows;
 mod changes;
 mod error;
 mod fleet;
@@ -27,6 +28,7 @@ pub use asked::{
     use_of_rows,
 };
 pub use buckets::{Buckets, Cell, Measured, UnlikeBuckets};
+pub use by_rows::all_holdings;
 pub use changes::ChangeFeed;
 pub use error::{BUCKETS_MAX, QueryError};
 pub use fleet::{ExtraValue, Fleet, GpuState, LatestValue, NoGpu};

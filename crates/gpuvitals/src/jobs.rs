@@ -250,11 +250,12 @@ fn list(answer: &Value, by: &str, width: Option<usize>) -> String {
     let shown = if jobs.len() as u64 == total { String::new() } else { format!("{} of ", jobs.len()) };
     let nobody = &answer["nobody"];
     format!(
-        "{table}{shown}{}; nobody had {} GPU hours{}, {} were not observed\n{}{}{without}",
+        "{table}{shown}{}; nobody had {} GPU hours{}, {} were not observed\n{}{}{}{without}",
         counted(total, if by == "holder" { "holder" } else { "group" }),
         number(nobody["held_gpu_hours"].as_f64()),
         nobody["energy_kwh"].as_f64().map_or_else(String::new, |kwh| format!(" ({kwh:.2} kWh)")),
         number(answer["unobserved_gpu_hours"].as_f64()),
+        by_rows(answer),
         interpolated(answer),
         check(&answer["check"]),
     )
@@ -295,7 +296,8 @@ fn detail(answer: &Value, width: Option<usize>) -> String {
         *column = (rank, Yields::Ends(WORD_LEN));
     }
     let (table, without) = narrowed(rows, &yields, width);
-    format!("{shown}\n{}{table}{advice}{}{without}", about(&job["about"]), interpolated(answer))
+    let below = [&*advice, &*by_rows(job), interpolated(answer), &*without].concat();
+    format!("{shown}\n{}{table}{below}", about(&job["about"]))
 }
 
 /// What the batch system told of a job, on one line; empty if it told nothing.
@@ -305,6 +307,13 @@ fn about(about: &Value) -> String {
         .map(|(head, field)| format!("{} {}", head.to_lowercase(), in_words(field, &about[field])))
         .collect();
     if told.is_empty() { String::new() } else { told.join(", ") + "\n" }
+}
+
+/// Of how many GPUs there are no sums of an agent; empty if there are of all.
+fn by_rows(answer: &Value) -> String {
+    answer["gpus_by_rows"].as_u64().filter(|gpus| *gpus > 0).map_or_else(String::new, |gpus| {
+        format!("by rows: {}, of which no agent makes sums\n", counted(gpus, "GPU"))
+    })
 }
 
 /// What a range that begins or ends within an hour takes of it.
@@ -408,6 +417,10 @@ mod tests {
     fn what_is_cut_from_an_hour_and_how_far_the_sums_are_off_stands_below() {
         let mut answer = answer(&[]);
         assert_eq!(list(&answer, "holder", None).lines().count(), 1);
+        answer["gpus_by_rows"] = json!(2);
+        let said = list(&answer, "holder", None);
+        assert!(said.ends_with("\nby rows: 2 GPUs, of which no agent makes sums\n"), "{said}");
+        answer["gpus_by_rows"] = Value::Null;
         answer["interpolated"] = json!(true);
         answer["check"] = json!({
             "gpus": 4, "gpus_without_sums": 1, "gpu_hours": 3.0, "own_gpu_hours": 4.0, "residual_pct": -25.0, "energy_kwh": 1.0,

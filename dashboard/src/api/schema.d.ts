@@ -159,9 +159,9 @@ export interface paths {
          * What each job and pod used of its GPUs, by the sums that agents make of every sample.
          * @description A job holds a GPU from its allocation on, also without a process. Of a GPU that several hold at once each has its part, by `share` of
          *     its rows of `gpu_usage`.
-         *     GPUs that no agent samples, as those of files and of clusters read from outside, are not among them. Of the hours in which the
-         *     range begins and ends a part is taken that is as long: `interpolated`. Jobs, nobody and what was not observed together are the time
-         *     and energy of the GPUs; `check` measures that.
+         *     Of GPUs that no agent samples, as those of files and of clusters read from outside, the same is made from their rows: `gpus_by_rows`.
+         *     Of the hours in which the range begins and ends a part is taken that is as long: `interpolated`. Jobs, nobody and what was not observed
+         *     together are the time and energy of the GPUs; `check` measures that.
          */
         get: operations["jobs"];
         put?: never;
@@ -2181,6 +2181,8 @@ export interface components {
             unobserved_gpu_hours: number;
             /** @description Whether the range begins or ends within an hour: then of that hour a part is taken that is as long. */
             interpolated: boolean;
+            /** @description How many GPUs have no sums of an agent in the range, so that theirs are made from rows; missing if there are none. */
+            gpus_by_rows?: number;
             /** @description These sums beside the rows of their GPUs; missing unless `check=true`. */
             check?: components["schemas"]["JobCheck"];
             /** @description First instant of the range that is answered. */
@@ -2341,6 +2343,11 @@ export interface components {
             running: boolean | null;
             /** @description How many GPUs it had; each MIG instance is one. */
             gpus: number;
+            /**
+             * @description How many of them have no sums of an agent in the range: what it used of these is made from rows, which name one holder of a GPU and
+             *     not its container. Missing if there are none.
+             */
+            gpus_by_rows?: number;
             /** @description The hosts of its GPUs. */
             hosts: string[];
             /** @description What the batch system told of the job; missing if it is none, or several, or nothing was told. */

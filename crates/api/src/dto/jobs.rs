@@ -27,6 +27,10 @@ pub(crate) struct JobList {
     pub(crate) unobserved_gpu_hours: f64,
     /// Whether the range begins or ends within an hour: then of that hour a part is taken that is as long.
     pub(crate) interpolated: bool,
+    /// How many GPUs have no sums of an agent in the range, so that theirs are made from rows; missing if there are none.
+    #[serde(skip_serializing_if = "is_none")]
+    #[schema(required = false)]
+    pub(crate) gpus_by_rows: usize,
     /// These sums beside the rows of their GPUs; missing unless `check=true`.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(required = false, nullable = false)]
@@ -86,6 +90,11 @@ pub(crate) struct JobUse {
     pub(crate) running: Option<bool>,
     /// How many GPUs it had; each MIG instance is one.
     pub(crate) gpus: usize,
+    /// How many of them have no sums of an agent in the range: what it used of these is made from rows, which name one holder of a GPU and
+    /// not its container. Missing if there are none.
+    #[serde(skip_serializing_if = "is_none")]
+    #[schema(required = false)]
+    pub(crate) gpus_by_rows: usize,
     /// The hosts of its GPUs.
     pub(crate) hosts: Vec<String>,
     /// What the batch system told of the job; missing if it is none, or several, or nothing was told.
@@ -244,6 +253,7 @@ impl JobUse {
             simulated: held.is_simulated,
             running: is_current.then_some(held.is_last),
             gpus: held.gpus.len(),
+            gpus_by_rows: held.by_rows.len(),
             hosts: held.nodes.iter().map(ToString::to_string).collect(),
             about: told.map(AboutJob::of),
             sums: JobSums::of(&held.sums, prices),
@@ -337,6 +347,11 @@ impl JobCheck {
             interpolated_pct: (sums.held_s > 0.0).then(|| 100.0 * sums.interpolated_s / sums.held_s),
         }
     }
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde hands on a reference")]
+fn is_none(count: &usize) -> bool {
+    *count == 0
 }
 
 fn hours(seconds: f64) -> f64 {

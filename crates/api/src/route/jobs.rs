@@ -1,4 +1,4 @@
-//! `/api/v1/jobs`: what each holder of GPUs used, by the sums that nodes make of their samples.
+//! `/api/v1/jobs`: what each holder of GPUs used, by the sums that nodes make of their samples, or by rows where no node makes any.
 
 mod advice;
 mod told;
@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use axum::extract::State as Shared;
 use axum::http::HeaderMap;
-use gpuvitals_core::history::{History, Part, holdings, job_texts};
+use gpuvitals_core::history::{History, Part, all_holdings, job_texts};
 use gpuvitals_core::integral::seconds;
 use gpuvitals_core::usage::{
     GpuUse, HOLDING_GROUPS, HOLDINGS_TRAIL_NS, Holding, HoldingGroup, HoldingSums, HoldingsAnswer,
@@ -141,9 +141,9 @@ struct JobAsk {
 ///
 /// A job holds a GPU from its allocation on, also without a process. Of a GPU that several hold at once each has its part, by `share` of
 /// its rows of `gpu_usage`.
-/// GPUs that no agent samples, as those of files and of clusters read from outside, are not among them. Of the hours in which the
-/// range begins and ends a part is taken that is as long: `interpolated`. Jobs, nobody and what was not observed together are the time
-/// and energy of the GPUs; `check` measures that.
+/// Of GPUs that no agent samples, as those of files and of clusters read from outside, the same is made from their rows: `gpus_by_rows`.
+/// Of the hours in which the range begins and ends a part is taken that is as long: `interpolated`. Jobs, nobody and what was not observed
+/// together are the time and energy of the GPUs; `check` measures that.
 #[utoipa::path(
     get, path = "/api/v1/jobs", tag = "analysis", operation_id = "jobs", params(JobsParams),
     responses(
@@ -208,6 +208,7 @@ impl Ask for JobsAsk {
                 nobody: JobSums::of(&held.nobody, view.prices),
                 unobserved_gpu_hours: held.unobserved.held_s / 3_600.0,
                 interpolated: [whole, held.nobody, held.unobserved].iter().any(HoldingSums::is_interpolated),
+                gpus_by_rows: held.by_rows.len(),
                 check,
                 start: Moment(range.0),
                 end: Moment(range.1),
@@ -260,7 +261,7 @@ impl JobsAsk {
             None => Part::default(),
         };
         let query = HoldingsQuery { gpus: gpus.clone(), start_ns, end_ns, by: self.by.held(), holder: None };
-        let Part { answer: held, missing: unread } = holdings(history, query, told).await?;
+        let Part { answer: held, missing: unread } = all_holdings(history, &query, told).await?;
         let missing = ask::joined(ask::joined(missing, untold), unread);
         if !self.is_checked {
             return Ok(Part { answer: (held, None), missing });
@@ -319,7 +320,7 @@ impl Ask for JobAsk {
             self.holder(view.history.as_ref(), (start_ns, end_ns), view.now_ns()).await?;
         let query = HoldingsQuery { gpus: Vec::new(), start_ns, end_ns, by, holder: Some(holder) };
         let Part { answer: HoldingsAnswer { mut groups, .. }, missing } =
-            holdings(view.history.as_ref(), query, None).await?;
+            all_holdings(view.history.as_ref(), &query, None).await?;
         let missing = ask::joined(missing, untold);
         groups.retain(|one| self.cluster.is_none() || one.cluster == self.cluster);
         let Some(whole) = together(&groups) else { return Err(ApiError::no_holder(&self.id, &missing)) };
@@ -414,7 +415,8 @@ fn check(held: &HoldingsAnswer, uses: &[GpuUse]) -> JobCheck {
     for of_gpu in uses.chunk_by(|one, next| one.gpu == next.gpu) {
         // What an instance has is in the sums of its card.
         let Some(one) = of_gpu.first().filter(|one| !held.instances.contains(&one.gpu)) else { continue };
-        let Some(lines) = held.gpus.get(&one.gpu) else {
+        let lines = held.gpus.get(&one.gpu).filter(|_| !held.by_rows.contains(&one.gpu));
+        let Some(lines) = lines else {
             without_sums += 1;
             continue;
         };

@@ -237,6 +237,87 @@ async fn a_check_counts_a_card_with_its_instances_once_and_energy_only_where_bot
     }
 }
 
+fn holder<'a>(list: &'a Value, name: &str) -> &'a Value {
+    list["jobs"].as_array().unwrap().iter().find(|job| job["holder"] == name).unwrap()
+}
+
+/// Beside GPUs with an agent three without one, on a host of theirs: one changes hands, one nobody has and nobody saw for a while, and one is
+/// the third of a job.
+async fn accounted_and_by_rows() -> World {
+    let world = accounted().await;
+    let on_host = |name: &str, index: i32| gpu(name, "sim-node-07", index, H100);
+    let of = |gpu: Identity, job: &str| gpu.with(IdentityColumn::Job, job).unwrap();
+    let busy: &[(&str, f64)] = &[("utilization_pct", 50.0), ("power_w", 600.0)];
+    let minutes = (0..60).rev().flat_map(|minute| {
+        let job = if minute < 30 { "later" } else { "outside" };
+        let held = [(of(on_host("GPU-7", 0), job), 60 * minute, busy)];
+        let third = [(of(on_host("GPU-9", 2), "train-1"), 60 * minute, busy)];
+        let is_seen = !(10..40).contains(&minute);
+        let free = is_seen.then(|| (on_host("GPU-8", 1), 60 * minute, busy));
+        held.into_iter().chain(third).chain(free)
+    });
+    world.append(rows(&minutes.collect::<Vec<_>>())).await;
+    world
+}
+
+#[tokio::test]
+async fn of_gpus_without_an_agent_the_same_is_made_from_their_rows_and_it_is_said() {
+    let world = accounted_and_by_rows().await;
+    let list = world.ok("/api/v1/jobs").await;
+    let [outside, later, train] = ["job:outside", "job:later", "job:train-1"].map(|name| holder(&list, name));
+    near(&outside["held_gpu_hours"], 30.0 / 60.0);
+    near(&outside["busy_gpu_hours"], 15.0 / 60.0);
+    near(&outside["wasted_gpu_hours"], 15.0 / 60.0);
+    near(&outside["energy_kwh"], 0.3);
+    near(&later["held_gpu_hours"], 29.0 / 60.0);
+    assert_eq!((&outside["running"], &later["running"]), (&json!(false), &json!(true)));
+    near(&train["held_gpu_hours"], (118.0 + 59.0) / 60.0);
+    assert_eq!((&train["gpus"], &train["gpus_by_rows"]), (&json!(3), &json!(1)));
+    assert_eq!((&outside["gpus_by_rows"], &list["gpus_by_rows"]), (&json!(1), &json!(3)));
+    assert_eq!(holder(&list, "pod:team/a/")["gpus_by_rows"], Value::Null, "its agent made sums");
+    near(&list["nobody"]["held_gpu_hours"], 2.0 * 28.0 / 60.0);
+    near(&list["unobserved_gpu_hours"], 2.0 * 31.0 / 60.0);
+    let whole = (118.0 + 59.0 + 59.0 + 59.0) / 60.0;
+    near(&list["whole"]["held_gpu_hours"], whole);
+    let energy = &world.ok("/api/v1/analysis/energy").await["whole"];
+    near(&energy["gpu_hours"], whole + 2.0 * 28.0 / 60.0);
+    let by_day = world.ok("/api/v1/jobs?by=day").await;
+    assert_eq!((&by_day["total"], &by_day["jobs"][0]["group"]), (&json!(1), &json!("2026-11-20")));
+    near(&by_day["jobs"][0]["held_gpu_hours"], whole);
+    let check = &world.ok("/api/v1/jobs?check=true").await["check"];
+    assert_eq!((&check["gpus"], &check["gpus_without_sums"]), (&json!(4), &json!(3)));
+    let there = world.ok("/api/v1/jobs?host=sim-node-07").await;
+    near(&holder(&there, "job:train-1")["held_gpu_hours"], 59.0 / 60.0);
+    let one = world.ok("/api/v1/jobs/outside").await;
+    assert_eq!((&one["gpus"][0]["gpu"], &one["job"]["gpus_by_rows"]), (&json!("GPU-7"), &json!(1)));
+    near(&one["job"]["held_gpu_hours"], 30.0 / 60.0);
+    assert_eq!(world.ok("/api/v1/jobs/later").await["job"]["running"], true);
+}
+
+#[tokio::test]
+async fn a_mig_instance_without_an_agent_has_its_slices_of_its_card() {
+    let world = World::empty(|_, _| {}).await;
+    let card = gpu("GPU-4", "sim-node-04", 0, H100);
+    let parts = instances(&card, &["3g.40gb", "2g.20gb", "1g.10gb"]);
+    let power: &[(&str, f64)] = &[("power_w", 600.0)];
+    let memory: &[(&str, f64)] = &[("memory_used_mb", 100.0)];
+    let minutes = (0..60).rev().flat_map(|minute| {
+        let of_parts = parts.iter().map(move |part| (part.clone(), 60 * minute, memory));
+        std::iter::once((card.clone(), 60 * minute, power)).chain(of_parts)
+    });
+    world.append(rows(&minutes.collect::<Vec<_>>())).await;
+    let list = world.ok("/api/v1/jobs?check=true").await;
+    for (name, slices) in [("pod:team/mig-0/", 3.0), ("pod:team/mig-1/", 2.0), ("pod:team/mig-2/", 1.0)] {
+        near(&holder(&list, name)["held_gpu_hours"], slices / 7.0 * 59.0 / 60.0);
+        near(&holder(&list, name)["energy_kwh"], slices / 7.0 * 0.6 * 59.0 / 60.0);
+    }
+    near(&list["nobody"]["held_gpu_hours"], 59.0 / 60.0 / 7.0);
+    near(&list["unobserved_gpu_hours"], 0.0);
+    assert_eq!((&list["check"]["gpus"], &list["check"]["gpus_without_sums"]), (&json!(0), &json!(1)));
+    let one = world.ok("/api/v1/jobs/pod%3Ateam%2Fmig-1%2F").await;
+    near(&one["job"]["held_gpu_hours"], 2.0 / 7.0 * 59.0 / 60.0);
+}
+
 #[tokio::test]
 async fn jobs_are_put_together_by_what_their_rows_know() {
     let world = accounted().await;

@@ -436,6 +436,16 @@ async fn a_job_that_has_stalled_is_named_with_its_user_and_what_it_costs() {
 }
 
 #[tokio::test]
+async fn a_job_whose_gpus_have_no_agent_is_put_to_its_user_too() {
+    let world = stalled(false).await;
+    let by_user = world.ok("/api/v1/jobs?by=user").await;
+    let kim = group(&by_user, &json!("kim"));
+    assert_eq!((&by_user["total"], &kim["gpus_by_rows"]), (&json!(1), &json!(2)));
+    near(&kim["held_gpu_hours"], 2.0 * 1_960.0 / 3_600.0);
+    assert_eq!(world.ok("/api/v1/jobs/7").await["job"]["about"]["user"], "kim");
+}
+
+#[tokio::test]
 async fn a_gpu_is_found_by_the_user_and_the_name_of_its_job() {
     let found = async |world: &World, search: &str| {
         world.ok(&format!("/api/v1/gpus?search={search}")).await["total"].clone()

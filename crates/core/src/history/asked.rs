@@ -164,6 +164,19 @@ pub async fn holdings(
     query: HoldingsQuery,
     told: Option<Arc<JobTexts>>,
 ) -> Result<Part<HoldingsAnswer>, QueryError> {
+    let Part { answer: held, missing } = sums_of_holders(history, query, told).await?;
+    Ok(Part { answer: held.finish(), missing })
+}
+
+/// The sums of [`holdings`], to which more can be added.
+///
+/// # Errors
+/// Those of [`holdings`].
+pub(super) async fn sums_of_holders(
+    history: &(impl History + ?Sized),
+    query: HoldingsQuery,
+    told: Option<Arc<JobTexts>>,
+) -> Result<Part<Holdings>, QueryError> {
     check_use(&UseQuery::of(query.start_ns, query.end_ns))?;
     let mut held = Holdings::of(&query, told.as_ref());
     let (from_ns, until_ns) = held.rows_ns();
@@ -209,10 +222,10 @@ pub async fn holdings(
         missing.sort_unstable();
         missing.dedup();
     }
-    Ok(Part { answer: held.finish(), missing })
+    Ok(Part { answer: held, missing })
 }
 
-fn check_groups(groups: usize, max: usize) -> Result<(), QueryError> {
+pub(super) fn check_groups(groups: usize, max: usize) -> Result<(), QueryError> {
     let is_too_much = groups > max;
     if is_too_much { Err(QueryError::TooManyPoints { max: HOLDINGS_MAX as u64 }) } else { Ok(()) }
 }

@@ -1,6 +1,7 @@
 //! What holders used in a range of time, by the rows of `gpu_usage`.
 
 mod answer;
+mod by_rows;
 mod reading;
 mod totals;
 

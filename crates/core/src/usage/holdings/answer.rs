@@ -89,6 +89,8 @@ pub struct HoldingsAnswer {
     pub gpus: BTreeMap<Arc<str>, HoldingSums>,
     /// Keys of these instances.
     pub instances: BTreeSet<Arc<str>>,
+    /// Keys of the GPUs and instances without rows of `gpu_usage`: what they have here is by the rows of their samples.
+    pub by_rows: BTreeSet<Arc<str>>,
 }
 
 /// What a group of holders used: most often one of them. Time of a GPU that it shared counts by its part.
@@ -104,6 +106,8 @@ pub struct Holding {
     pub names: [Option<Arc<str>>; 4],
     /// Keys of its GPUs, and as of when the last row about each is, nanoseconds UTC since 1970.
     pub gpus: BTreeMap<Arc<str>, i64>,
+    /// Those of them whose use is known by the rows of their samples alone.
+    pub by_rows: BTreeSet<Arc<str>>,
     /// Names of their nodes.
     pub nodes: BTreeSet<Arc<str>>,
     /// Models of its GPUs.
@@ -155,6 +159,14 @@ impl HoldingGroup {
             name => IdentityColumn::by_name(name).map(Self::Identity),
         }
     }
+
+    /// The column whose texts are the groups, if these are of one.
+    pub(super) fn column(self) -> Option<IdentityColumn> {
+        match self {
+            Self::Identity(column) => Some(column),
+            Self::Holder | Self::Gpu | Self::Day => None,
+        }
+    }
 }
 
 impl Holding {
@@ -170,6 +182,7 @@ impl Holding {
             let last_ns = self.gpus.entry(Arc::clone(gpu)).or_insert(*as_of_ns);
             *last_ns = (*as_of_ns).max(*last_ns);
         }
+        self.by_rows.extend(other.by_rows.iter().cloned());
         self.nodes.extend(other.nodes.iter().cloned());
         self.models.extend(other.models.iter().cloned());
         self.is_simulated |= other.is_simulated;

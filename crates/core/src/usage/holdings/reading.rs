@@ -2,7 +2,6 @@
 //! millions.
 
 use std::collections::HashMap;
-use std::sync::Arc;
 
 use arrow_array::DictionaryArray;
 use arrow_array::cast::AsArray;
@@ -10,11 +9,11 @@ use arrow_array::types::Int32Type;
 use foldhash::fast::RandomState;
 
 use super::answer::{HoldingGroup, HoldingSums};
-use super::totals::{CountsTo, GroupKey, HeldGroup, HeldRow, Holdings};
+use super::totals::{CountsTo, HeldRow, Holdings, NamedHolder};
 use crate::batch::{MetricColumn, Value, numbers, text_at};
-use crate::time::{self, DAY_NS, HOUR_NS};
+use crate::time::{DAY_NS, HOUR_NS};
 use crate::usage::holders::HOLDING;
-use crate::usage::ledger::{EQUAL, EXCLUSIVE, NOBODY, OCCUPANCY, PROCESS_TIME, UNOBSERVED};
+use crate::usage::ledger::{EQUAL, EXCLUSIVE, OCCUPANCY, PROCESS_TIME, UNOBSERVED};
 use crate::{Batch, IdentityColumn};
 
 /// The columns of numbers that are read, in the order of [`HoldingSums::of_row`].
@@ -151,10 +150,7 @@ impl<'a> HeldColumns<'a> {
 impl<'a> HeldRows<'a> {
     /// A batch of rows that are added to these.
     fn of(held: &'a mut Holdings, batch: &'a Batch) -> Self {
-        let group = match held.by {
-            HoldingGroup::Identity(column) => batch.identity_column(column),
-            HoldingGroup::Holder | HoldingGroup::Gpu | HoldingGroup::Day => None,
-        };
+        let group = held.by.column().and_then(|column| batch.identity_column(column));
         Self {
             held,
             batch,
@@ -213,28 +209,16 @@ impl<'a> HeldRows<'a> {
 
     fn find(&mut self, row: usize, hour_ns: i64, place: u32) -> Option<CountsTo> {
         let holder = held_text(self.columns.holder, row)?;
-        let is_asked = self.held.holder.as_deref().is_none_or(|asked| asked == holder);
-        match holder {
-            UNOBSERVED => return Some(CountsTo::Unobserved),
-            NOBODY => return Some(CountsTo::Nobody),
-            _ if !is_asked => return Some(CountsTo::Others),
-            _ => {}
-        }
         // An empty text is none, as in an identity.
         let text = |texts| held_text(texts, row).filter(|text| !text.is_empty());
-        let cluster = text(self.columns.cluster);
-        let key: GroupKey = match (self.held.by, &self.held.told) {
-            (HoldingGroup::Holder, Some(told)) => (None, told.group(cluster, holder)),
-            (HoldingGroup::Holder, None) => (cluster.map(Arc::from), Some(Arc::from(holder))),
-            (HoldingGroup::Gpu, _) => (None, self.held.key_of(place).cloned()),
-            (HoldingGroup::Identity(_), _) => (None, text(self.group).map(Arc::from)),
-            (HoldingGroup::Day, _) => (None, Some(day_of(hour_ns))),
-        };
-        let names = self.columns.names.map(text);
-        let new = |key: &GroupKey| HeldGroup::first(key.clone(), Some(Arc::from(holder)), names);
-        let group = self.held.groups.number(key, new);
-        self.held.groups.get_mut(group)?.keep_same(Some(holder), names);
-        Some(CountsTo::Group(group))
+        self.held.counts_to(&NamedHolder {
+            holder,
+            cluster: text(self.columns.cluster),
+            names: self.columns.names.map(text),
+            text: text(self.group),
+            place,
+            time_ns: hour_ns,
+        })
     }
 }
 
@@ -271,12 +255,6 @@ impl HoldingSums {
             interpolated_s: if part < 1.0 { held_s } else { 0.0 },
         }
     }
-}
-
-/// The day of an hour: `2026-11-20`.
-fn day_of(hour_ns: i64) -> Arc<str> {
-    let text = time::format(hour_ns.div_euclid(DAY_NS).saturating_mul(DAY_NS));
-    text.split('T').next().unwrap_or_default().into()
 }
 
 fn held_text(texts: Texts<'_>, row: usize) -> Option<&str> {

@@ -11,9 +11,10 @@ use super::answer::{
 };
 use crate::identity::split_profile;
 use crate::number::float;
+use crate::time::{self, DAY_NS};
 use crate::usage::holders::HOLDING;
 use crate::usage::job_texts::JobTexts;
-use crate::usage::ledger::hour_of;
+use crate::usage::ledger::{NOBODY, UNOBSERVED, hour_of};
 use crate::{Identity, IdentityColumn};
 
 /// Adds up rows of `gpu_usage` over a range.
@@ -22,10 +23,10 @@ pub struct Holdings {
     start_ns: i64,
     end_ns: i64,
     pub(super) by: HoldingGroup,
-    pub(super) holder: Option<Arc<str>>,
+    holder: Option<Arc<str>>,
     /// By what is told of jobs holders are put together, if they are.
-    pub(super) told: Option<Arc<JobTexts>>,
-    pub(super) groups: Numbered<GroupKey, HeldGroup>,
+    told: Option<Arc<JobTexts>>,
+    groups: Numbered<GroupKey, HeldGroup>,
     nobody: HoldingSums,
     unobserved: HoldingSums,
     gpus: Numbered<Arc<str>, HeldGpu>,
@@ -35,18 +36,18 @@ pub struct Holdings {
 }
 
 /// Cluster and name of a group; the cluster counts for holders alone.
-pub(super) type GroupKey = (Option<Arc<str>>, Option<Arc<str>>);
+type GroupKey = (Option<Arc<str>>, Option<Arc<str>>);
 
 /// Things with a number each, by the order in which they came.
 #[derive(Debug)]
-pub(super) struct Numbered<K, V> {
+struct Numbered<K, V> {
     numbers: HashMap<K, u32, RandomState>,
     things: Vec<V>,
 }
 
 /// A group so far.
 #[derive(Debug)]
-pub(super) struct HeldGroup {
+struct HeldGroup {
     key: GroupKey,
     /// The holder, and namespace, pod, container and job: as far as they are the same in all of it.
     holder: Option<Arc<str>>,
@@ -64,6 +65,8 @@ struct HeldGpu {
     sums: Option<HoldingSums>,
     /// Whether its time is in that of its card.
     is_instance: bool,
+    /// Whether it has no rows of `gpu_usage`, but those of its samples.
+    is_by_rows: bool,
     /// As of when its last row is.
     last_ns: Option<i64>,
 }
@@ -78,6 +81,20 @@ struct HeldPlace {
     node: Option<u32>,
     model: Option<u32>,
     is_simulated: bool,
+}
+
+/// Whose time a row tells.
+pub(super) struct NamedHolder<'a> {
+    /// As `gpu_usage` names it.
+    pub(super) holder: &'a str,
+    pub(super) cluster: Option<&'a str>,
+    /// Namespace, pod, container and job.
+    pub(super) names: [Option<&'a str>; HOLDING.len()],
+    /// The text of the column by which holders are put together, if they are by one.
+    pub(super) text: Option<&'a str>,
+    pub(super) place: u32,
+    /// An instant of its day.
+    pub(super) time_ns: i64,
 }
 
 /// To whom a row counts.
@@ -106,7 +123,7 @@ impl<K: Hash + Eq, V> Numbered<K, V> {
     }
 
     /// The number of a thing; one that is new is made.
-    pub(super) fn number(&mut self, key: K, new: impl FnOnce(&K) -> V) -> u32 {
+    fn number(&mut self, key: K, new: impl FnOnce(&K) -> V) -> u32 {
         if let Some(number) = self.numbers.get(&key) {
             return *number;
         }
@@ -120,7 +137,7 @@ impl<K: Hash + Eq, V> Numbered<K, V> {
         self.things.get(number as usize)
     }
 
-    pub(super) fn get_mut(&mut self, number: u32) -> Option<&mut V> {
+    fn get_mut(&mut self, number: u32) -> Option<&mut V> {
         self.things.get_mut(number as usize)
     }
 }
@@ -174,6 +191,7 @@ impl Holdings {
             key: Arc::clone(key),
             sums: None,
             is_instance: false,
+            is_by_rows: false,
             last_ns: None,
         })
     }
@@ -197,8 +215,45 @@ impl Holdings {
     }
 
     /// Key of the GPU or instance of a place.
-    pub(super) fn key_of(&self, place: u32) -> Option<&Arc<str>> {
+    fn key_of(&self, place: u32) -> Option<&Arc<str>> {
         Some(&self.gpus.get(self.places.get(place)?.gpu)?.key)
+    }
+
+    /// Whether the time of a GPU or instance is added up.
+    pub(super) fn has_sums(&self, key: &Arc<str>) -> bool {
+        let gpu = self.gpus.numbers.get(key).and_then(|number| self.gpus.get(*number));
+        gpu.is_some_and(|gpu| gpu.sums.is_some() || gpu.is_instance)
+    }
+
+    /// Notes that the GPU of a place is known by the rows of its samples alone.
+    pub(super) fn note_by_rows(&mut self, place: u32) {
+        let gpu = self.places.get(place).map(|place| place.gpu);
+        if let Some(gpu) = gpu.and_then(|gpu| self.gpus.get_mut(gpu)) {
+            gpu.is_by_rows = true;
+        }
+    }
+
+    /// To whom a row counts; none: to nobody at all.
+    pub(super) fn counts_to(&mut self, row: &NamedHolder<'_>) -> Option<CountsTo> {
+        let NamedHolder { holder, cluster, names, text, place, time_ns } = *row;
+        let is_asked = self.holder.as_deref().is_none_or(|asked| asked == holder);
+        match holder {
+            UNOBSERVED => return Some(CountsTo::Unobserved),
+            NOBODY => return Some(CountsTo::Nobody),
+            _ if !is_asked => return Some(CountsTo::Others),
+            _ => {}
+        }
+        let key: GroupKey = match (self.by, &self.told) {
+            (HoldingGroup::Holder, Some(told)) => (None, told.group(cluster, holder)),
+            (HoldingGroup::Holder, None) => (cluster.map(Arc::from), Some(Arc::from(holder))),
+            (HoldingGroup::Gpu, _) => (None, self.key_of(place).cloned()),
+            (HoldingGroup::Identity(_), _) => (None, text.map(Arc::from)),
+            (HoldingGroup::Day, _) => (None, Some(day_of(time_ns))),
+        };
+        let new = |key: &GroupKey| HeldGroup::first(key.clone(), Some(Arc::from(holder)), names);
+        let group = self.groups.number(key, new);
+        self.groups.get_mut(group)?.keep_same(Some(holder), names);
+        Some(CountsTo::Group(group))
     }
 
     /// The part of an hour, as far as it is added up, that lies in the range; none: nothing of it.
@@ -268,6 +323,7 @@ impl Holdings {
                 gpu.sums.get_or_insert_default().add(sums);
             }
             gpu.is_instance |= other.is_instance;
+            gpu.is_by_rows |= other.is_by_rows;
             gpu.last_ns = gpu.last_ns.max(other.last_ns);
         }
         number
@@ -283,12 +339,14 @@ impl Holdings {
             most.then_with(|| (&one.cluster, &one.group).cmp(&(&other.cluster, &other.group)))
         });
         let gpus = || self.gpus.things.iter();
+        let key = |gpu: &HeldGpu| Arc::clone(&gpu.key);
         HoldingsAnswer {
             groups,
             nobody: self.nobody,
             unobserved: self.unobserved,
-            gpus: gpus().filter_map(|gpu| Some((Arc::clone(&gpu.key), gpu.sums?))).collect(),
-            instances: gpus().filter(|gpu| gpu.is_instance).map(|gpu| Arc::clone(&gpu.key)).collect(),
+            gpus: gpus().filter_map(|gpu| Some((key(gpu), gpu.sums?))).collect(),
+            instances: gpus().filter(|gpu| gpu.is_instance).map(key).collect(),
+            by_rows: gpus().filter(|gpu| gpu.is_by_rows).map(key).collect(),
         }
     }
 
@@ -323,6 +381,8 @@ impl Holdings {
         let gpus = places
             .iter()
             .filter_map(|(place, as_of_ns)| Some((Arc::clone(&self.gpus.get(place.gpu)?.key), *as_of_ns)));
+        let by_rows = places.iter().filter_map(|(place, _)| self.gpus.get(place.gpu));
+        let by_rows = by_rows.filter(|gpu| gpu.is_by_rows).map(|gpu| Arc::clone(&gpu.key));
         let first = places.first().and_then(|(place, _)| place.cluster);
         let cluster = first.filter(|first| places.iter().all(|(place, _)| place.cluster == Some(*first)));
         Holding {
@@ -331,6 +391,7 @@ impl Holdings {
             holder: group.holder.clone(),
             names: group.names.clone(),
             gpus: gpus.collect::<BTreeMap<_, _>>(),
+            by_rows: by_rows.collect(),
             nodes: texts(|place| place.node),
             models: texts(|place| place.model),
             is_simulated: places.iter().any(|(place, _)| place.is_simulated),
@@ -342,11 +403,7 @@ impl Holdings {
 
 impl HeldGroup {
     /// A group whose first row has this holder and these names, before that is added.
-    pub(super) fn first(
-        key: GroupKey,
-        holder: Option<Arc<str>>,
-        names: [Option<&str>; HOLDING.len()],
-    ) -> Self {
+    fn first(key: GroupKey, holder: Option<Arc<str>>, names: [Option<&str>; HOLDING.len()]) -> Self {
         Self {
             key,
             holder,
@@ -357,7 +414,7 @@ impl HeldGroup {
     }
 
     /// Keeps of holder and names what another one has, too.
-    pub(super) fn keep_same(&mut self, holder: Option<&str>, names: [Option<&str>; HOLDING.len()]) {
+    fn keep_same(&mut self, holder: Option<&str>, names: [Option<&str>; HOLDING.len()]) {
         keep_same(&mut self.holder, holder);
         for (name, other) in self.names.iter_mut().zip(names) {
             keep_same(name, other);
@@ -382,4 +439,10 @@ impl HeldGroup {
         }
         self.sums.add(&other.sums);
     }
+}
+
+/// The day of an instant: `2026-11-20`.
+fn day_of(time_ns: i64) -> Arc<str> {
+    let text = time::format(time_ns.div_euclid(DAY_NS).saturating_mul(DAY_NS));
+    text.split('T').next().unwrap_or_default().into()
 }

@@ -43,18 +43,18 @@ pub(super) fn are_same(one: &Parts, other: &Parts) -> bool {
 
 /// A MIG instance of a GPU.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) struct Slice {
+pub(in crate::usage) struct Slice {
     /// Key of the GPU.
-    pub(super) card: Arc<str>,
+    pub(in crate::usage) card: Arc<str>,
     /// Slices of compute that it has.
-    pub(super) slices: f64,
+    pub(in crate::usage) slices: f64,
     /// Slices of compute that the whole GPU has.
-    pub(super) of: f64,
+    pub(in crate::usage) of: f64,
 }
 
 impl Slice {
     /// The MIG instance that an identity names; none if it is no instance, or its profile is not known.
-    pub(super) fn of(identity: &Identity) -> Option<Self> {
+    pub(in crate::usage) fn of(identity: &Identity) -> Option<Self> {
         let card = identity.card()?.shared(IdentityColumn::Uuid).cloned()?;
         let (model, profile) = split_profile(identity.get(IdentityColumn::Model)?);
         // `1g.10gb`; `1c.3g.40gb` is one compute instance of three.
