@@ -902,7 +902,10 @@ export interface components {
             array_task: string | null;
             start: components["schemas"]["Moment"] | null;
             end: components["schemas"]["Moment"] | null;
-            /** @description `running` or `ended` at the end of the range; null: nobody had told of it for long. */
+            /**
+             * @description `running` or `ended` at the end of the range; of a job that is over how it ended, where Slurm said so: `completed`, `failed`,
+             *     `cancelled`, `timeout` and so on. Null: nobody had told of it for long.
+             */
             state: string | null;
             /** @description How it ended, `CODE:SIGNAL`; null: at the end of the range it ran, or that is not known. */
             exit_code: string | null;
@@ -1033,7 +1036,10 @@ export interface components {
         };
         /** @description Something that made a GPU slow. */
         CauseEntry: {
-            /** @description `events`, `heat`, `power_brake`, `power_limit`, `clock`, `application_clock`, `pcie`, `links`, `little_work` or `no_data`. */
+            /**
+             * @description `events`, `heat`, `power_brake`, `power_limit`, `clock`, `application_clock`, `pcie`, `links`, `little_work`, `low_power`
+             *     or `no_data`.
+             */
             id: string;
             /**
              * Format: double
@@ -2815,7 +2821,8 @@ export interface components {
             user?: string;
             /**
              * Format: double
-             * @description GPU hours that are held for nothing in each hour that it lasts; missing: the GPUs work, if slowly.
+             * @description GPU hours that are held for nothing in each hour that it lasts: of GPUs that stand still, and of those of a job that wait for a
+             *     slower one; missing: the GPUs work, or it is not known.
              */
             gpu_hours_per_hour?: number;
         };

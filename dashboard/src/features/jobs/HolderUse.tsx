@@ -39,8 +39,8 @@ export function HolderUse({ by, list, price, sort: asked, page: askedPage, pathO
     return (
       <Empty title="No agent added anything up in this range">
         <p>
-          <code>gpuvitals agent</code>, and <code>up</code> on a machine with GPUs, add up what each job and pod uses. For files, recordings and clusters that are read from outside, the other groups show
-          what their rows say. See docs/jobs.md.
+          <code>gpuvitals agent</code>, and <code>up</code> on a machine with GPUs, add up what each job and pod uses. Of files, recordings and clusters that are read from outside the same is made from
+          their rows, and there are none in this range. See docs/jobs.md.
         </p>
       </Empty>
     );
@@ -62,6 +62,7 @@ export function HolderUse({ by, list, price, sort: asked, page: askedPage, pathO
           {list.nobody.energy_kwh !== null && `, ${kwh(list.nobody.energy_kwh)}`}.
         </li>
         {list.unobserved_gpu_hours > 0 && <li>GPUs were not observed for {hours(list.unobserved_gpu_hours)}: they or their hosts were lost, hung or asleep.</li>}
+        {list.gpus_by_rows !== undefined && <li>By rows: GPUs of which no agent makes sums ({list.gpus_by_rows.toLocaleString("en")}).</li>}
         {list.interpolated && <li>Of an hour in which the range begins or ends, a part is taken that is as long.</li>}
         {list.total > list.jobs.length && (
           <li>

@@ -158,12 +158,13 @@ describe("jobs and namespaces", () => {
     });
 
     it("says below whose time the rest is, and what is taken of an hour that the range cuts", async () => {
-      mockApi({ "/api/v1/hosts": now(), [LEDGER]: ledger([holder("job:7")], { unobserved_gpu_hours: 2, interpolated: true }) });
+      mockApi({ "/api/v1/hosts": now(), [LEDGER]: ledger([holder("job:7")], { unobserved_gpu_hours: 2, interpolated: true, gpus_by_rows: 4 }) });
       renderAt("/jobs?by=holder");
       const rest = within(await screen.findByRole("list", { name: "The rest of the time" }));
       expect(rest.getAllByRole("listitem").map((item) => item.textContent)).toEqual([
         "Nobody had GPUs for 3 h, 0.5 kWh.",
         "GPUs were not observed for 2 h: they or their hosts were lost, hung or asleep.",
+        "By rows: GPUs of which no agent makes sums (4).",
         "Of an hour in which the range begins or ends, a part is taken that is as long.",
       ]);
     });
