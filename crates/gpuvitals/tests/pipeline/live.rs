@@ -36,8 +36,10 @@ fn a_watcher_sees_new_rows_and_that_they_are_simulated() {
         table.contains("UTILIZATION %") && table.contains("(simulated)") && table.contains("12 GPUs"),
         "{table}"
     );
-    // What jobs use of it is added up too, and is as simulated.
-    let held = |jobs: &serde_json::Value| jobs["whole"]["held_gpu_hours"].as_f64() > Some(0.0);
+    // What jobs use of it is added up too, and is as simulated; until then it is known by rows.
+    let is_added_up = |job: &serde_json::Value| job["gpus_by_rows"].is_null();
+    let held =
+        |list: &serde_json::Value| list["jobs"].as_array().is_some_and(|jobs| jobs.iter().any(is_added_up));
     let jobs = server.until("/api/v1/jobs", "the first sums, after ten seconds", held);
     assert!(jobs["jobs"].as_array().unwrap().iter().all(|job| job["simulated"] == true), "{jobs}");
     let health = gpuvitals!().args(["query", "--url", &server.url, "health"]).finished().unwrap();
