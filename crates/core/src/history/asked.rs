@@ -74,7 +74,7 @@ pub struct HistoryStats {
 }
 
 /// Takes all rows that a question is about, in the order of time, so many a page, and says what is missing; none if there are more rows
-/// than so many. The question's page and limit do not count.
+/// than so many. The question's page, offset and limit do not count.
 ///
 /// # Errors
 /// When the history gives no rows, or `take` refuses some.
@@ -85,8 +85,9 @@ pub(crate) async fn each_page(
     mut take: impl FnMut(&Batch) -> Result<(), QueryError>,
 ) -> Result<Option<Vec<String>>, QueryError> {
     let (mut after, mut read, mut missing) = (None, 0_usize, BTreeSet::new());
+    let all = RowsQuery { offset: 0, with_total: false, ..query.clone() };
     loop {
-        let page = RowsQuery { after: after.take(), limit: page_rows, ..query.clone() };
+        let page = RowsQuery { after: after.take(), limit: page_rows, ..all.clone() };
         let Part { answer: rows, missing: unread } = history.rows(page).await?;
         missing.extend(unread);
         after = rows.end();
