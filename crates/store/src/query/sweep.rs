@@ -3,6 +3,7 @@
 
 use std::collections::BTreeSet;
 use std::ops::Range;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use arrow_array::RecordBatch;
 use gpuvitals_core::batch::{BatchError, timestamps};
@@ -33,7 +34,8 @@ pub(crate) fn sweep(
     let mut unread = Vec::new();
     let parts = reading.parts(&scope, &mut unread)?;
     missing.extend(unread);
-    let sweep = Sweep { reading, query, columns: Columns::of(query), contests: contested(&parts), take };
+    let (columns, contests, is_refused) = (Columns::of(query), contested(&parts), AtomicBool::new(false));
+    let sweep = Sweep { reading, query, columns, contests, take, is_refused };
     for swept in parallel(&parts, true, |at, part| sweep.alone(at, part, &scope)) {
         missing.extend(swept?);
     }
@@ -60,12 +62,17 @@ struct Sweep<'a> {
     /// Per part the times in which its rows may have twins.
     contests: Vec<Vec<(i64, i64)>>,
     take: &'a TakeRows,
+    /// Whether `take` has refused rows: what it holds is bounded, so no thread gives it more.
+    is_refused: AtomicBool,
 }
 
 impl Sweep<'_> {
     /// Gives the rows of a part that have no twins, and says what is missing.
     fn alone(&self, at: usize, part: &Part, scope: &Scope) -> Result<Option<String>, QueryError> {
         self.reading.go_on()?;
+        if self.is_refused.load(Ordering::Relaxed) {
+            return Ok(None);
+        }
         let read = || {
             let rows = self.rows_alone(at, part, scope)?;
             (!rows.is_empty()).then(|| part.read(&self.columns, &rows)).transpose()
@@ -157,7 +164,11 @@ impl Sweep<'_> {
     }
 
     fn give(&self, records: RecordBatch) -> Result<(), QueryError> {
-        (self.take)(&self.batch(records)?)
+        let taken = (self.take)(&self.batch(records)?);
+        if taken.is_err() {
+            self.is_refused.store(true, Ordering::Relaxed);
+        }
+        taken
     }
 
     fn batch(&self, records: RecordBatch) -> Result<Batch, QueryError> {

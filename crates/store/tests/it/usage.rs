@@ -2,11 +2,14 @@
 
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use gpuvitals_core::batch::Value;
 use gpuvitals_core::energy::EnergySource;
-use gpuvitals_core::history::{History, holdings, job_texts, use_of_history};
+use gpuvitals_core::history::{
+    History, QueryError, RowsQuery, TakeRows, holdings, job_texts, use_of_history,
+};
 use gpuvitals_core::usage::{GpuUse, Holder, HoldingGroup, HoldingsQuery, JobText, UseDetail, UseQuery};
 use gpuvitals_core::{Batch, BatchBuilder, Identity, IdentityColumn, MetricId, Origin, Table};
 use gpuvitals_store::{Store, StoreConfig};
@@ -317,4 +320,32 @@ async fn what_was_held_counts_once_wherever_the_versions_of_a_row_lie() {
             assert_eq!(groups, wanted, "merged: {is_merged}");
         }
     }
+}
+
+#[tokio::test]
+async fn who_refuses_rows_is_not_given_the_rest() {
+    const GPUS: usize = 64;
+    let dir = tempfile::tempdir().unwrap();
+    // Each GPU lies in a part of its own.
+    let config = StoreConfig { row_group_gpus: 1, page_rows: 1, ..quiet(dir.path()) };
+    let (store, _) = Store::open(config).unwrap();
+    store.append(vec![rows(GPUS, 0..1)]).await.unwrap();
+    store.flush().await.unwrap();
+    let swept = async |taken_max: usize| {
+        let given = Arc::new(AtomicUsize::new(0));
+        let count = Arc::clone(&given);
+        let take: TakeRows = Arc::new(move |_: &Batch| {
+            let is_taken = count.fetch_add(1, Ordering::Relaxed) < taken_max;
+            if is_taken { Ok(()) } else { Err(QueryError::TooManyPoints { max: 0 }) }
+        });
+        let answer = store.sweep(RowsQuery::of(Table::GpuEvents, 0), take).await;
+        (answer.map(drop), given.load(Ordering::Relaxed))
+    };
+    let (answer, given) = swept(GPUS).await;
+    answer.unwrap();
+    assert_eq!(given, GPUS);
+    let (answer, given) = swept(0).await;
+    assert!(matches!(answer, Err(QueryError::TooManyPoints { .. })), "{answer:?}");
+    // Each thread was at one of them.
+    assert!(given <= 8, "{given}");
 }
