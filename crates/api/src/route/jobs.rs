@@ -373,7 +373,8 @@ impl JobAsk {
             return Ok(of(format!("job:{}", self.id).into()));
         }
         let Part { answer: told, missing } = ToldJobs::of_range(history, range, now_ns).await?;
-        let number = told.of_array_task(&self.id).map_or(self.id.as_str(), AsRef::as_ref);
+        let number = told.of_array_task(self.cluster.as_deref(), &self.id);
+        let number = number.map_or(self.id.as_str(), AsRef::as_ref);
         Ok(Part { answer: format!("job:{number}").into(), missing })
     }
 }

@@ -206,14 +206,20 @@ impl BatchJobs {
         }
     }
 
-    /// The number of the job that has this place in an array, `ARRAY_TASK`; none: none is known.
-    pub fn of_array_task(&self, task: &str) -> Option<&Arc<str>> {
-        let is_it = |job: &JoinedJob| {
+    /// The number of the job that has this place in an array, `ARRAY_TASK`, in a cluster, or without one in any; none: none is known. Of
+    /// several it is the one that was told of last.
+    pub fn of_array_task(&self, cluster: Option<&str>, task: &str) -> Option<&Arc<str>> {
+        let told_ns = |job: &JoinedJob| {
             let [.., array_task, _] = &job.texts;
-            array_task.as_ref().is_some_and(|(_, known)| **known == *task)
+            let (told_ns, known) = array_task.as_ref()?;
+            let is_there = cluster.is_none() || job.cluster.as_deref() == cluster;
+            (is_there && **known == *task).then_some(*told_ns)
         };
-        let mut known = self.known.iter().filter(|(_, of_clusters)| of_clusters.iter().any(is_it));
-        known.next().map(|(id, _)| id)
+        let told = self.known.iter().filter_map(|(id, of_clusters)| {
+            let last_ns = of_clusters.iter().filter_map(told_ns).max()?;
+            Some((last_ns, id))
+        });
+        told.max().map(|(_, id)| id)
     }
 
     /// What is known of the job of this number in this cluster, as of an instant, nanoseconds UTC since 1970; none: nothing.
@@ -343,8 +349,9 @@ mod tests {
     #[test]
     fn a_job_is_found_by_its_place_in_an_array() {
         let jobs = jobs(&[("controller", "head", 60, [Some(-100), None], &[("array_task", "6_1")])]);
-        assert_eq!(jobs.of_array_task("6_1").map(|id| &**id), Some("7"));
-        assert_eq!(jobs.of_array_task("6_2"), None);
+        assert_eq!(jobs.of_array_task(None, "6_1").map(|id| &**id), Some("7"));
+        assert_eq!(jobs.of_array_task(None, "6_2"), None);
+        assert_eq!(jobs.of_array_task(Some("east"), "6_1"), None, "it is in no cluster");
     }
 
     #[test]

@@ -120,9 +120,9 @@ impl ToldJobs {
         Ok(Part { answer: Self { jobs, at_ns: range.1.min(now_ns), labels: Arc::default() }, missing })
     }
 
-    /// The number of the job that has this place in an array.
-    pub(super) fn of_array_task(&self, task: &str) -> Option<&Arc<str>> {
-        self.jobs.of_array_task(task)
+    /// The number of the job that has this place in an array, in a cluster, or without one in any.
+    pub(super) fn of_array_task(&self, cluster: Option<&str>, task: &str) -> Option<&Arc<str>> {
+        self.jobs.of_array_task(cluster, task)
     }
 
     /// Of the job that this is about alone; none: nothing, or it is none.
