@@ -132,9 +132,9 @@ impl<'a> TextColumns<'a> {
 
     /// Whether a row tells something newer of its job than another; of one instant the text counts that comes last in order, so that the
     /// order of the rows is of no matter.
-    fn is_newer(&self, one: &ToldRow, other: &ToldRow) -> bool {
-        let texts = || text_of(self.text, one.text).cmp(&text_of(self.text, other.text));
-        one.as_of_ns.cmp(&other.as_of_ns).then_with(texts) == Ordering::Greater
+    fn is_newer(&self, one: &ToldRow, other: &ToldRow, wanted: &JobText) -> bool {
+        let text = |row: &ToldRow| text_of(self.text, row.text).and_then(|text| wanted.of(text));
+        one.as_of_ns.cmp(&other.as_of_ns).then_with(|| text(one).cmp(&text(other))) == Ordering::Greater
     }
 }
 
@@ -169,7 +169,7 @@ impl JobTexts {
             let Some(next) = columns.row(row) else { continue };
             let Some(slot) = newest.get_mut(next.id) else { continue };
             let known = slot.filter(|known| known.cluster == next.cluster);
-            if known.is_some_and(|known| !columns.is_newer(&next, &known)) {
+            if known.is_some_and(|known| !columns.is_newer(&next, &known, &self.text)) {
                 continue;
             }
             let before = slot.replace(next).filter(|before| before.cluster != next.cluster);
@@ -296,6 +296,8 @@ mod tests {
             ("", "7", 4, "old", "team=old"),
             ("", "8", 3, "ann", ""),
             ("", "8", 3, "bob", ""),
+            ("", "9", 3, "", "app=x,team=cv"),
+            ("", "9", 3, "", "phase=1"),
         ];
         for turn in 0..rows.len() {
             let mut turned = rows.to_vec();
@@ -323,6 +325,7 @@ mod tests {
             assert_eq!(teams.group(None, "job:7"), None, "the newest labels have no team");
             assert_eq!(of(JobText::Label("phase".into())).group(None, "job:7").as_deref(), Some("2"));
             assert_eq!(teams.group(None, "user:zoe"), None);
+            assert_eq!(teams.group(None, "job:9").as_deref(), Some("cv"), "turn {turn}");
         }
     }
 }
