@@ -8,7 +8,7 @@ use std::sync::Arc;
 use axum::extract::State as Shared;
 use axum::http::HeaderMap;
 use gpuvitals_core::history::{History, Part, all_holdings, job_texts};
-use gpuvitals_core::integral::seconds;
+use gpuvitals_core::integral::{rounded, seconds};
 use gpuvitals_core::usage::{
     GpuUse, HOLDING_GROUPS, HOLDINGS_TRAIL_NS, Holding, HoldingGroup, HoldingSums, HoldingsAnswer,
     HoldingsQuery, ToldApart, UseQuery,
@@ -305,7 +305,8 @@ impl JobsAsk {
             });
         };
         groups.sort_by(|one, other| match (of(&one.sums), of(&other.sums)) {
-            (Some(one), Some(other)) => turned(one.total_cmp(&other)),
+            // What is equal but for the last digits stays in the order of the answer.
+            (Some(one), Some(other)) => turned(rounded(one).total_cmp(&rounded(other))),
             (one, other) => other.is_some().cmp(&one.is_some()),
         });
     }

@@ -10,6 +10,7 @@ use super::answer::{
     HOLDINGS_TRAIL_NS, Holding, HoldingGroup, HoldingSums, HoldingsAnswer, HoldingsQuery, keep_same,
 };
 use crate::identity::split_profile;
+use crate::integral::rounded;
 use crate::number::float;
 use crate::time::{self, DAY_NS};
 use crate::usage::holders::HOLDING;
@@ -334,8 +335,10 @@ impl Holdings {
         let order = self.order();
         let holdings = self.groups.things.iter().map(|group| self.holding(group, &order));
         let mut groups: Vec<Holding> = holdings.collect();
+        // Threads add up in any order, so that sums that are equal may differ in their last digits, each time others.
+        let held_s = |one: &Holding| rounded(one.sums.held_s);
         groups.sort_by(|one, other| {
-            let most = other.sums.held_s.total_cmp(&one.sums.held_s);
+            let most = held_s(other).total_cmp(&held_s(one));
             most.then_with(|| (&one.cluster, &one.group).cmp(&(&other.cluster, &other.group)))
         });
         let gpus = || self.gpus.things.iter();
