@@ -14,8 +14,8 @@ use super::selector::{Matcher, Selector, TextTest};
 use super::steps::TimeSteps;
 use super::sweep::{SWEPT_ROWS_MAX, TakeRows, ThreadSums, too_many_rows};
 use crate::usage::{
-    BatchJobs, GpuUse, HOLDINGS_MAX, Holdings, HoldingsAnswer, HoldingsQuery, JobText, JobTexts, RowsOfUse,
-    USES_MAX, Usage, UseQuery, hour_of, use_columns,
+    BatchJobs, GpuUse, HOLDINGS_MAX, Holdings, HoldingsQuery, JobText, JobTexts, RowsOfUse, USES_MAX, Usage,
+    UseQuery, hour_of, use_columns,
 };
 use crate::{Batch, Health, IdentityColumn, Table};
 
@@ -156,23 +156,11 @@ pub async fn use_of_rows(
     Ok(missing.map(|missing| Part { answer: usage.finish(), missing }))
 }
 
-/// What holders used in a range, by the rows of `gpu_usage`; with `told` holders are put together by what is told of jobs.
+/// What holders used in a range, by the rows of `gpu_usage`: sums, to which more can be added. With `told` holders are put together by what
+/// is told of jobs.
 ///
 /// # Errors
 /// When the range has no length, there are more groups than [`HOLDINGS_MAX`], or the history gives no rows.
-pub async fn holdings(
-    history: &(impl History + ?Sized),
-    query: HoldingsQuery,
-    told: Option<Arc<JobTexts>>,
-) -> Result<Part<HoldingsAnswer>, QueryError> {
-    let Part { answer: held, missing } = sums_of_holders(history, query, told).await?;
-    Ok(Part { answer: held.finish(), missing })
-}
-
-/// The sums of [`holdings`], to which more can be added.
-///
-/// # Errors
-/// Those of [`holdings`].
 pub(super) async fn sums_of_holders(
     history: &(impl History + ?Sized),
     query: HoldingsQuery,

@@ -22,7 +22,7 @@ type GpusByKey = BTreeMap<Arc<str>, Arc<GpuState>>;
 /// are put together by what is told of jobs.
 ///
 /// # Errors
-/// Those of [`holdings`](super::holdings), and when the history gives no fleet or no use of GPUs.
+/// When the range has no length, there are more groups than [`HOLDINGS_MAX`], or the history gives no rows, no fleet or no use of GPUs.
 pub async fn all_holdings(
     history: &(impl History + ?Sized),
     query: &HoldingsQuery,

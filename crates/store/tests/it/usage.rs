@@ -8,7 +8,7 @@ use std::time::Duration;
 use gpuvitals_core::batch::Value;
 use gpuvitals_core::energy::EnergySource;
 use gpuvitals_core::history::{
-    History, QueryError, RowsQuery, TakeRows, holdings, job_texts, use_of_history,
+    History, QueryError, RowsQuery, TakeRows, all_holdings, job_texts, use_of_history,
 };
 use gpuvitals_core::usage::{GpuUse, Holder, HoldingGroup, HoldingsQuery, JobText, UseDetail, UseQuery};
 use gpuvitals_core::{Batch, BatchBuilder, Identity, IdentityColumn, MetricId, Origin, Table};
@@ -311,7 +311,7 @@ async fn what_was_held_counts_once_wherever_the_versions_of_a_row_lie() {
         ] {
             let by = HoldingGroup::Holder;
             let query = HoldingsQuery { gpus: Vec::new(), start_ns, end_ns, by, holder: None };
-            let found = holdings(&store, query, told).await.unwrap();
+            let found = all_holdings(&store, &query, told).await.unwrap();
             assert_eq!(found.missing, Vec::<String>::new());
             let groups = found.answer.groups.iter();
             let groups: Vec<_> = groups
