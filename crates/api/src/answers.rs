@@ -93,7 +93,7 @@ pub(crate) async fn rows_of_kinds(
         if batch.rows() < LOOKED_AT {
             break;
         }
-        if looked_at >= LOOKED_AT_MAX {
+        if looked_at >= LOOKED_AT_MAX && found < wanted {
             more = Some(format!("only {looked_at} events were looked at for those of these kinds"));
             break;
         }
