@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use axum::extract::State as Shared;
 use axum::http::HeaderMap;
-use gpuvitals_core::history::{History, Part, all_holdings, job_texts};
+use gpuvitals_core::history::{History, Part, QueryError, all_holdings, job_texts};
 use gpuvitals_core::integral::{rounded, seconds};
 use gpuvitals_core::usage::{
     GpuUse, HOLDING_GROUPS, HOLDINGS_TRAIL_NS, Holding, HoldingGroup, HoldingSums, HoldingsAnswer,
@@ -262,6 +262,8 @@ impl JobsAsk {
         };
         let query = HoldingsQuery { gpus: gpus.clone(), start_ns, end_ns, by: self.by.held(), holder: None };
         let Part { answer: held, missing: unread } = all_holdings(history, &query, told).await?;
+        // Of a month of jobs it takes a second.
+        let held = tokio::task::spawn_blocking(move || held.finish()).await.map_err(QueryError::failed)?;
         let missing = ask::joined(ask::joined(missing, untold), unread);
         if !self.is_checked {
             return Ok(Part { answer: (held, None), missing });
@@ -320,9 +322,9 @@ impl Ask for JobAsk {
         let Part { answer: holder, missing: untold } =
             self.holder(view.history.as_ref(), (start_ns, end_ns), view.now_ns()).await?;
         let query = HoldingsQuery { gpus: Vec::new(), start_ns, end_ns, by, holder: Some(holder) };
-        let Part { answer: HoldingsAnswer { mut groups, .. }, missing } =
-            all_holdings(view.history.as_ref(), &query, None).await?;
+        let Part { answer: held, missing } = all_holdings(view.history.as_ref(), &query, None).await?;
         let missing = ask::joined(missing, untold);
+        let HoldingsAnswer { mut groups, .. } = held.finish();
         groups.retain(|one| self.cluster.is_none() || one.cluster == self.cluster);
         let Some(whole) = together(&groups) else { return Err(ApiError::no_holder(&self.id, &missing)) };
         if groups.iter().any(|one| one.cluster != whole.cluster) {

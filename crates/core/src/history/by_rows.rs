@@ -10,8 +10,7 @@ use super::part::Part;
 use crate::IdentityColumn;
 use crate::time::DAY_NS;
 use crate::usage::{
-    HOLDINGS_MAX, HoldingGroup, Holdings, HoldingsAnswer, HoldingsQuery, JobTexts, ToldApart, UseDetail,
-    UseQuery,
+    HOLDINGS_MAX, HoldingGroup, Holdings, HoldingsQuery, JobTexts, ToldApart, UseDetail, UseQuery,
 };
 
 /// GPUs by their keys.
@@ -19,7 +18,7 @@ type GpusByKey = BTreeMap<Arc<str>, Arc<GpuState>>;
 
 /// What holders used in a range: by the rows of `gpu_usage`, and of GPUs that have none in it by those of their samples. Such are GPUs of
 /// files, and of clusters that are read from outside. Of one holder that has rows of `gpu_usage` these alone count. With `told` holders
-/// are put together by what is told of jobs.
+/// are put together by what is told of jobs. Of very many groups [`Holdings::finish`] takes long, which is left to the caller.
 ///
 /// # Errors
 /// When the range has no length, there are more groups than [`HOLDINGS_MAX`], or the history gives no rows, no fleet or no use of GPUs.
@@ -27,11 +26,11 @@ pub async fn all_holdings(
     history: &(impl History + ?Sized),
     query: &HoldingsQuery,
     told: Option<Arc<JobTexts>>,
-) -> Result<Part<HoldingsAnswer>, QueryError> {
+) -> Result<Part<Holdings>, QueryError> {
     let Part { answer: mut held, mut missing } = sums_of_holders(history, query.clone(), told).await?;
     let is_of_one = query.holder.is_some();
     if is_of_one && held.groups() > 0 {
-        return Ok(Part { answer: held.finish(), missing });
+        return Ok(Part { answer: held, missing });
     }
     let Part { answer: fleet, missing: lost } = history.fleet().await?;
     missing.extend(lost);
@@ -49,7 +48,7 @@ pub async fn all_holdings(
     }
     missing.sort_unstable();
     missing.dedup();
-    Ok(Part { answer: held.finish(), missing })
+    Ok(Part { answer: held, missing })
 }
 
 /// A question for the uses of GPUs that makes holdings of them.

@@ -313,8 +313,10 @@ async fn what_was_held_counts_once_wherever_the_versions_of_a_row_lie() {
             let query = HoldingsQuery { gpus: Vec::new(), start_ns, end_ns, by, holder: None };
             let found = all_holdings(&store, &query, told).await.unwrap();
             assert_eq!(found.missing, Vec::<String>::new());
-            let groups = found.answer.groups.iter();
-            let groups: Vec<_> = groups
+            let answer = found.answer.finish();
+            let groups: Vec<_> = answer
+                .groups
+                .iter()
                 .map(|one| (one.group.as_deref().unwrap(), one.sums.held_s.round(), one.gpus.len()))
                 .collect();
             assert_eq!(groups, wanted, "merged: {is_merged}");
