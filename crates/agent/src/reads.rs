@@ -13,8 +13,9 @@ use gpuvitals_flight::FlightRead;
 use gpuvitals_sources::probe::Driver;
 use gpuvitals_sources::sampler::{TargetState, WorkerStats};
 
-/// The end of slow readings, in words for people.
-const AS_USUAL: &str = "its readings are as usual again, or slow on the whole node";
+/// The end of slow readings, in words for people: by the rule it is one of these, and which is not told.
+const NOT_SLOWER: &str =
+    "its readings are as usual again, slow on the whole node, or slow for so long that this is usual";
 
 /// How long readings took, and whose have slowed down.
 #[derive(Debug)]
@@ -64,7 +65,7 @@ fn event(
     let (kind, detail, code) = match slowed {
         #[expect(clippy::cast_possible_truncation, reason = "microseconds")]
         Some(slowed) => ("reads_slowed", slowed.to_string(), Some((slowed.slow_ms * 1e3).round() as i64)),
-        None => ("reads_usual", AS_USUAL.to_owned(), None),
+        None => ("reads_usual", NOT_SLOWER.to_owned(), None),
     };
     let (kind, detail) = (kind.into(), detail.into());
     Some((HealthEvent { gpu, at_ns, kind, detail, code, ..HealthEvent::default() }, identity))
