@@ -17,7 +17,7 @@ use crate::client::{self, reading_client};
 use crate::failure::{Exit, Failure};
 use crate::percent::escaped;
 use crate::quantity;
-use crate::table::width;
+use crate::table::{text, width};
 use crate::terminal;
 
 use flags::{Query, QueryWhat, Server, When};
@@ -78,7 +78,7 @@ pub(crate) fn of_recording(server: &Server, when: &When) -> String {
     }
     // The list was answered: without this hint it is still an answer.
     let health = ask(server, HEALTH).ok();
-    let end = health.as_ref().and_then(|health| health["recording_end"].as_str());
+    let end = health.as_ref().map(|health| &health["recording_end"]).filter(|end| end.is_string()).map(text);
     let told = |end| format!("this is a recording that ended at {end}: --at {end} shows it as of then\n");
     end.map_or_else(String::new, told)
 }
