@@ -72,8 +72,11 @@ impl FleetFinding {
         let concerned = float(self.reach.concerned_gpus);
         match self.kind.id {
             "job_hung" | "job_stalled" | "idle_held" => Some(concerned),
-            // The others wait for it in every step.
-            "straggler" => Some(concerned * self.lost_share_of("gpu_clock_mhz")?),
+            // The others wait for it in every step; it works itself.
+            "straggler" => {
+                let others = (concerned - float(self.reach.gpus.len())).max(0.0);
+                Some(others * self.lost_share_of("gpu_clock_mhz")?)
+            }
             _ => None,
         }
     }
