@@ -137,7 +137,10 @@ impl Score {
 
 #[expect(clippy::cast_precision_loss, reason = "small numbers")]
 pub(crate) fn percent(part: usize, whole: usize) -> String {
-    format!("{:.0} %", 100.0 * part as f64 / whole as f64)
+    let share = 100.0 * part as f64 / whole as f64;
+    // What is not all is not 100 %.
+    let digits = usize::from(part < whole && share >= 99.5);
+    format!("{share:.digits$} %")
 }
 
 /// Whether a part of the documentation is this table, after it was written if that is wanted.
