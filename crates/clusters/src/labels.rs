@@ -69,7 +69,9 @@ impl PodLabels {
     ) -> Option<Batch> {
         let mut gone = std::mem::take(&mut self.told);
         for pod in pods {
-            let before = gone.remove(&pod.key).filter(|before| before.pod == pod);
+            // A list may have it twice: then it is known by the first.
+            let known = gone.remove(&pod.key).or_else(|| self.told.remove(&pod.key));
+            let before = known.filter(|before| before.pod == pod);
             let told_ns = before.and_then(|before| before.told_ns);
             self.told.insert(pod.key.clone(), ToldPod { pod, told_ns });
         }
@@ -177,6 +179,7 @@ mod tests {
         assert_eq!(rows(pod_of("nlp"), 1), []);
         assert_eq!(rows(pod_of("vision"), 2), of(false));
         assert_eq!(rows(pod_of("vision"), 12), of(false));
+        assert_eq!(rows([pod_of("vision"), pod_of("vision")].concat(), 12), []);
         assert_eq!(rows(Vec::new(), 13), of(true));
         assert_eq!(rows(Vec::new(), 14), []);
     }
