@@ -4,6 +4,7 @@ use std::fmt::Write as _;
 use std::path::PathBuf;
 
 use clap::Args;
+use gpuvitals_core::quantity::counted;
 use gpuvitals_core::{clock, time};
 use serde_json::Value;
 
@@ -159,6 +160,10 @@ fn remarks(answer: &Value, by: &str) -> Vec<String> {
     let more = number("total").saturating_sub(LINES_MAX as u64);
     if more > 0 {
         remarks.push(format!("{more} more are in the sums alone."));
+    }
+    let by_rows = number("gpus_by_rows");
+    if by_rows > 0 {
+        remarks.push(format!("By rows: {}, of which no agent makes sums.", counted(by_rows, "GPU")));
     }
     if answer.get("interpolated") == Some(&Value::Bool(true)) {
         remarks.push(
@@ -327,6 +332,15 @@ mod tests {
         assert!(lines[..5].iter().all(|line| line.chars().count() <= 50), "{narrow}");
         assert!(lines[4].starts_with("all together") && lines[4].ends_with("60.00"), "{narrow}");
         assert!(lines[6].starts_with("… without KWH, WASTED %: ") && lines[5].ends_with('.'), "{narrow}");
+    }
+
+    #[test]
+    fn of_gpus_without_an_agent_it_is_said_how_many_there_are() {
+        let mut answer = answer();
+        let said = "By rows: 3 GPUs, of which no agent makes sums.".to_owned();
+        assert!(!remarks(&answer, "user").contains(&said));
+        answer["gpus_by_rows"] = json!(3);
+        assert!(remarks(&answer, "user").contains(&said));
     }
 
     #[test]
