@@ -14,7 +14,7 @@ use crate::percent::escaped;
 use crate::quantity;
 use crate::query;
 use crate::query::flags::{Server, When};
-use crate::table::{aligned, is_cut, text, width};
+use crate::table::{aligned, instant, is_cut, text, width};
 use crate::terminal;
 
 const SILENCES: &str = "/api/v1/analysis/silences";
@@ -309,8 +309,7 @@ fn job(finding: &Value) -> String {
 fn total(answer: &Value, shown: usize) -> String {
     let all = answer["total"].as_u64().unwrap_or(0);
     if all == 0 {
-        let at = text(&answer["judged_at"]);
-        let at = at.split_once('.').map_or_else(|| at.clone(), |(second, _)| format!("{second}Z"));
+        let at = instant(&answer["judged_at"]);
         return format!("no findings, as judged at {at}\n");
     }
     let more = if all > shown as u64 { format!(", {shown} shown") } else { String::new() };

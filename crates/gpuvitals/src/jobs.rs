@@ -18,7 +18,7 @@ use crate::failure::Failure;
 use crate::percent::escaped;
 use crate::query;
 use crate::query::flags::Server;
-use crate::table::{Yields, after_a_name, narrowed, text, width};
+use crate::table::{Yields, after_a_name, instant, narrowed, text, width};
 use crate::terminal;
 use range::{RangeFlags, range};
 use show::{ShowFlags, show_path};
@@ -215,12 +215,7 @@ fn told<'a>(job: &'a Value, field: &str) -> &'a Value {
 
 /// What the batch system told, as people read it: instants to the second.
 fn in_words(field: &str, told: &Value) -> String {
-    let shown = text(told);
-    let is_instant = ["start", "end"].contains(&field);
-    match shown.split_once('.') {
-        Some((seconds, _)) if is_instant => format!("{seconds}Z"),
-        _ => shown,
-    }
+    if ["start", "end"].contains(&field) { instant(told) } else { text(told) }
 }
 
 /// A line a job or group, and one about the rest of the GPUs' time. A narrow terminal has the first columns, whole.

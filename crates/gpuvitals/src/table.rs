@@ -15,6 +15,15 @@ pub(crate) fn text(value: &Value) -> String {
     }
 }
 
+/// An instant of an answer, as text to the second.
+pub(crate) fn instant(value: &Value) -> String {
+    let shown = text(value);
+    match shown.split_once('.') {
+        Some((seconds, _)) => format!("{seconds}Z"),
+        None => shown,
+    }
+}
+
 /// Rows in columns as wide as their widest cell.
 pub(crate) fn aligned(rows: &[Vec<String>]) -> String {
     with_numbers(rows, usize::MAX)
