@@ -262,7 +262,14 @@ impl TelemetryAsk {
 
     /// The page as a table. Without a row it has no columns.
     fn table(&self, rows: &Rows) -> Result<Body, ApiError> {
-        let found = rows.batch.as_ref().map(|batch| batch.records().slice(0, self.limit.min(batch.rows())));
+        let mut found =
+            rows.batch.as_ref().map(|batch| batch.records().slice(0, self.limit.min(batch.rows())));
+        let has_unwanted = self.read_columns() != self.metrics;
+        if let Some(records) = found.as_mut().filter(|_| has_unwanted)
+            && let Ok(place) = records.schema().index_of(answers::KIND)
+        {
+            let _kind = records.remove_column(place);
+        }
         let has_next = rows.batch.as_ref().is_some_and(|batch| batch.rows() > self.limit);
         let next = self.limit.checked_sub(1).filter(|_| has_next).and_then(|last| rows.place(last));
         let next = next.map(|place| cursor::write(&place));

@@ -223,6 +223,10 @@ async fn events_are_asked_for_by_their_kinds() {
     assert_eq!((told(&rest), &rest["pagination"]["has_next"]), (vec![json!("xid")], &json!(false)));
     // The kind is read to choose the rows, though it is not wanted.
     assert_eq!(asked("kind=xid&metrics=sequence").await["data"][0]["metrics"], json!({"sequence": 0}));
+    let table = "/api/v1/telemetry?table=gpu_health_events&kind=xid&metrics=sequence&format=csv";
+    let table = world.get(table).await;
+    let heads: Vec<&str> = table.text().lines().next().unwrap().split(',').collect();
+    assert!(heads.contains(&"sequence") && !heads.contains(&"kind"), "{heads:?}");
     assert_eq!(world.ok("/api/v1/telemetry?kind=xid").await["data"], json!([]));
 }
 
