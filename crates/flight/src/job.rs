@@ -154,7 +154,7 @@ impl JobIncidents {
         now_ns: i64,
     ) -> Result<Option<String>, JobError> {
         let _changing = self.change();
-        if let Some(known) = self.told_before(told) {
+        if let Some(known) = self.told_before(told, members) {
             return Ok(Some(known));
         }
         let joined = self.joined(told, members);
@@ -342,12 +342,13 @@ impl JobIncidents {
         self.one(id).map(Arc::unwrap_or_clone)
     }
 
-    /// The incident that a node told of this before.
-    fn told_before(&self, told: &JobTrigger) -> Option<String> {
+    /// The incident that a node told of this before. What a gateway finds may be of several jobs, each with an incident of its own.
+    fn told_before(&self, told: &JobTrigger, members: Option<&JobMembers>) -> Option<String> {
         let is_its = |incident: &&Arc<JobIncident>| {
             let of_node = incident.node(&told.node);
+            let is_of_job = || members.is_none_or(|members| is_of(incident, members));
             of_node.is_some_and(|node| node.incidents.contains(&told.incident))
-                || incident.triggers.contains(told)
+                || (incident.triggers.contains(told) && is_of_job())
         };
         self.kept().values().find(is_its).map(|incident| incident.id.clone())
     }
@@ -358,9 +359,7 @@ impl JobIncidents {
         let is_its = |incident: &&Arc<JobIncident>| {
             let apart_ns = incident.at_ns().saturating_sub(told.trigger.at_ns).saturating_abs();
             let is_of_job = match members {
-                Some(JobMembers { job, nodes }) => {
-                    incident.job == *job && nodes.iter().any(|node| incident.node(node).is_some())
-                }
+                Some(members) => is_of(incident, members),
                 None => incident.node(&told.node).is_some(),
             };
             apart_ns <= TOGETHER_NS && is_of_job
@@ -431,6 +430,11 @@ fn first_to_go(kept: &[Arc<JobIncident>], spared: &str) -> Option<usize> {
     let others = kept.iter().enumerate().filter(|(_, incident)| incident.id != spared);
     // Of those that are equal it is the last.
     others.max_by_key(|(_, incident)| told.get(incident.teller())).map(|(place, _)| place)
+}
+
+/// Whether an incident is of a job, and asks one of the nodes that it has now.
+fn is_of(incident: &JobIncident, members: &JobMembers) -> bool {
+    incident.job == members.job && members.nodes.iter().any(|node| incident.node(node).is_some())
 }
 
 /// Whether a text is a plain file name.
