@@ -1,6 +1,5 @@
 //! Findings as triggers: when one begins that is about a job, its nodes are asked for what was then.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use gpuvitals_analysis::findings::{FleetFinding, Subject};
@@ -40,8 +39,8 @@ async fn ask(api: &Api, judgement: &Judgement) {
         }
     };
     for (finding, at_ns) in begun {
-        for members in jobs_of(finding, &fleet, at_ns).into_values().filter(|members| jobs.is_heard(members))
-        {
+        let found_in = jobs_of(finding, &fleet, at_ns);
+        for members in found_in.into_iter().filter(|members| jobs.is_heard(members)) {
             match tell(api, found(finding, at_ns), members).await {
                 Ok(Some(id)) => {
                     tracing::info!(id, finding = finding.id(), "all nodes of a job are asked for a finding");
@@ -63,12 +62,9 @@ async fn tell(api: &Api, found: JobTrigger, members: JobMembers) -> Result<Optio
     told
 }
 
-/// The jobs that have the GPUs that a finding is about, by name.
-fn jobs_of(finding: &FleetFinding, fleet: &Fleet, at_ns: i64) -> BTreeMap<String, JobMembers> {
-    let fresh = FreshGpus::of(fleet, at_ns);
-    let gpus = finding.reach.gpus.iter().filter_map(|key| fleet.get(key));
-    let jobs = gpus.filter_map(|gpu| fresh.job_of(gpu));
-    jobs.map(|members| (members.job.clone(), members)).collect()
+/// The jobs that have the GPUs that a finding is about.
+fn jobs_of(finding: &FleetFinding, fleet: &Fleet, at_ns: i64) -> Vec<JobMembers> {
+    FreshGpus::of(fleet, at_ns).jobs_of(finding.reach.gpus.iter().filter_map(|key| fleet.get(key)))
 }
 
 /// What a finding is as a trigger.

@@ -1,5 +1,6 @@
 //! Which job has a GPU, and which nodes have others of it.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use gpuvitals_analysis::findings::{holder_of, host_of};
@@ -30,14 +31,24 @@ impl<'a> FreshGpus<'a> {
 
     /// The job that has a GPU; none: nobody has it.
     pub(crate) fn job_of(&self, gpu: &GpuState) -> Option<JobMembers> {
-        let (job, host) = (holder_of(gpu)?, host_of(gpu));
-        // The name of a recording says nothing of other hosts: that of most is the one that nobody gave them.
-        let is_run = gpu.identity.get(IdentityColumn::Job).is_some_and(|name| name.starts_with(RUN_HOLDER));
-        let is_in = |other: &&Arc<GpuState>| {
-            holder_of(other).as_ref() == Some(&job) && (!is_run || host_of(other) == host)
-        };
+        let job = job_id(gpu)?;
+        let is_in = |other: &&Arc<GpuState>| job_id(other).as_ref() == Some(&job);
         let nodes =
             self.0.iter().copied().filter(is_in).filter_map(|other| Some(host_of(other)?.to_string()));
-        Some(JobMembers { job: job.to_string(), nodes: nodes.collect() })
+        Some(JobMembers { job: job.0.to_string(), nodes: nodes.collect() })
     }
+
+    /// The jobs that have some GPUs, each once: one may have thousands of them.
+    pub(crate) fn jobs_of<'g>(&self, gpus: impl Iterator<Item = &'g Arc<GpuState>>) -> Vec<JobMembers> {
+        let mut seen = BTreeSet::new();
+        gpus.filter(|gpu| seen.insert(job_id(gpu))).filter_map(|gpu| self.job_of(gpu)).collect()
+    }
+}
+
+/// The job that has a GPU, and of a recording its host: its name says nothing of other hosts, as that of most is the one that nobody gave
+/// them.
+fn job_id(gpu: &GpuState) -> Option<(Arc<str>, Option<Arc<str>>)> {
+    let job = holder_of(gpu)?;
+    let is_run = gpu.identity.get(IdentityColumn::Job).is_some_and(|name| name.starts_with(RUN_HOLDER));
+    Some((job, if is_run { host_of(gpu) } else { None }))
 }

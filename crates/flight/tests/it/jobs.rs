@@ -166,9 +166,8 @@ fn a_finding_about_two_jobs_of_a_node_asks_the_nodes_of_both() {
     let folder = tempdir().unwrap();
     let incidents = open(folder.path());
     let found = JobTrigger::of_gateway("node_silent:n1".to_owned(), told("n1", "own", AT_NS).trigger);
-    let find = |job: &str, node: &str| {
-        incidents.find(&found, &members(job, &["n1", node]), AT_NS).unwrap().unwrap()
-    };
+    let find =
+        |job: &str, node: &str| incidents.find(&found, &members(job, &["n1", node]), AT_NS).unwrap().unwrap();
     let (one, other) = (find("train-7", "n2"), find("train-8", "n3"));
     assert_ne!(one, other);
     assert_eq!(["n2", "n3"].map(|node| standing(&incidents, node, AT_NS)), [1, 1]);
