@@ -35,21 +35,34 @@ async fn ask(api: &Api, judgement: &Judgement) {
         Ok(part) => part.answer,
         Err(error) => {
             tracing::debug!(reason = causes(&error), "the jobs of findings cannot be looked up");
+            for one in begun {
+                jobs.look_again(one);
+            }
             return;
         }
     };
     for (finding, at_ns) in begun {
-        let found_in = jobs_of(finding, &fleet, at_ns);
-        for members in found_in.into_iter().filter(|members| jobs.is_heard(members)) {
-            match tell(api, found(finding, at_ns), members).await {
-                Ok(Some(id)) => {
-                    tracing::info!(id, finding = finding.id(), "all nodes of a job are asked for a finding");
-                }
-                Ok(None) => {}
-                Err(error) => {
-                    tracing::warn!(reason = causes(&error), "nodes cannot be asked for a finding");
-                }
-            }
+        let mut is_told = true;
+        for members in jobs_of(finding, &fleet, at_ns) {
+            is_told &= jobs.is_heard(&members) && ask_job(api, (finding, at_ns), members).await;
+        }
+        if !is_told {
+            jobs.look_again((finding, at_ns));
+        }
+    }
+}
+
+/// Asks the nodes of a job for a finding; whether they will be told.
+async fn ask_job(api: &Api, (finding, at_ns): (&FleetFinding, i64), members: JobMembers) -> bool {
+    match tell(api, found(finding, at_ns), members).await {
+        Ok(id) => {
+            let finding = finding.id();
+            tracing::info!(id, finding, "all nodes of a job are asked for a finding");
+            true
+        }
+        Err(error) => {
+            tracing::warn!(reason = causes(&error), "nodes cannot be asked for a finding");
+            false
         }
     }
 }

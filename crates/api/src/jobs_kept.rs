@@ -98,6 +98,15 @@ impl KeptJobs {
         open.into_iter().filter_map(asked).collect()
     }
 
+    /// Has the next look take a finding for one that has just begun, as not all its nodes could be asked: they come back some time after
+    /// the gateway. What was found late is left: by then its rows are gone.
+    pub(crate) fn look_again(&self, (finding, at_ns): (&FleetFinding, i64)) {
+        let mut known = self.open.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(open) = known.as_mut().filter(|_| at_ns == finding.since_ns) {
+            open.remove(&finding.id());
+        }
+    }
+
     /// A place among the answers that come in, when there is one.
     ///
     /// # Errors
@@ -222,6 +231,24 @@ mod tests {
         drop(jobs);
         assert_eq!(look(&kept(), now_ns, &[late]), NONE, "another gateway has asked");
         assert_eq!(look(&kept(), now_ns, &[hung]), [now_ns - MINUTE_NS], "perhaps none has");
+    }
+
+    #[test]
+    fn a_finding_that_nobody_heard_of_is_asked_for_again_as_long_as_it_is_new() {
+        let folder = tempfile::tempdir().unwrap();
+        let incidents = JobIncidents::open(&folder.path().join("flight"), 3).unwrap();
+        let jobs = KeptJobs::of(Arc::new(incidents), vec!["job_hung".to_owned()]);
+        let began_ns = 100 * MINUTE_NS;
+        let mut looked = Vec::new();
+        for minute in 1..9 {
+            let judgement = judgement(began_ns + minute * MINUTE_NS, vec![finding("job_hung", began_ns)]);
+            for begun in jobs.begun(&judgement) {
+                looked.push((minute, begun.1 - began_ns));
+                jobs.look_again(begun);
+            }
+        }
+        let late: (i64, i64) = (6, 6 * MINUTE_NS);
+        assert_eq!(looked, [(1, 0), (2, 0), (3, 0), (4, 0), (5, 0), late]);
     }
 
     #[test]
