@@ -267,9 +267,11 @@ impl JobIncident {
     /// The GPU that failed first: one that a node told of, or one that gave no value any more.
     pub(crate) fn victim(&self) -> Option<FirstVictim> {
         let told = self.triggers.iter().filter_map(|told| {
-            let JobTrigger { node, trigger, .. } = told;
-            let (node, why) = (node.clone(), trigger.detail.clone());
-            Some(FirstVictim { node, gpu: trigger.gpu.clone()?, at_ns: trigger.at_ns, why })
+            let (gpu, why) = (told.trigger.gpu.clone()?, told.trigger.detail.clone());
+            let is_found = told.node == JobTrigger::GATEWAY;
+            // Whose it is that a gateway has found shows the node that has sent its rows.
+            let node = if is_found { &self.sender(&gpu, WindowPart::Window)?.node } else { &told.node };
+            Some(FirstVictim { node: node.clone(), gpu, at_ns: told.trigger.at_ns, why })
         });
         let windows = self.nodes.iter().filter_map(|node| Some((node, node.window.as_ref()?)));
         let stopped = windows.flat_map(|(node, window)| {

@@ -175,6 +175,18 @@ fn a_finding_about_two_jobs_of_a_node_asks_the_nodes_of_both() {
 }
 
 #[test]
+fn a_gpu_that_a_gateway_finds_is_of_the_node_that_has_sent_its_rows() {
+    let folder = tempdir().unwrap();
+    let incidents = open(folder.path());
+    let found = JobTrigger::of_gateway("gpu_lost:GPU-n1".to_owned(), told("n1", "own", AT_NS).trigger);
+    let id = incidents.find(&found, &members("train-7", &NODES), AT_NS).unwrap().unwrap();
+    let first = || incidents.one(&id).unwrap().first.clone().map(|first| (first.node, first.gpu));
+    assert_eq!(first(), None);
+    send(&incidents, &id, "n1", &pieces(&[rows(Table::GpuEvents, "GPU-n1", 0..10)])).unwrap();
+    assert_eq!(first(), Some(("n1".to_owned(), "GPU-n1".to_owned())));
+}
+
+#[test]
 fn nodes_of_one_name_in_two_clusters_are_two() {
     let folder = tempdir().unwrap();
     let incidents = open(folder.path());
