@@ -51,6 +51,7 @@ use axum::response::{IntoResponse as _, Response};
 use axum::routing::get;
 use axum::{Json, Router};
 use futures_util::{Stream, StreamExt as _};
+use gpuvitals_core::clock::Clock;
 use gpuvitals_flight::{
     FlightTrigger, JOB_REQUESTS_PATH, JobIncident, JobIncidents, JobMembers, JobRequest, JobTrigger,
     StandingRequests, WindowPart,
@@ -286,9 +287,8 @@ async fn take(
     let Path((id, node)) = path.map_err(ParameterError::from)?;
     let (jobs, part) = (api.jobs()?, rows::read_part(part.as_deref())?);
     let is_cut = cut.map_or(Ok(false), |cut| parameter::flag("cut", &cut))?;
-    let now_ns = api.config().clock.now_ns();
     let mut pieces = body.into_data_stream();
-    let taken = received(jobs, (id, node, part), &mut pieces, (is_cut, now_ns)).await;
+    let taken = received(jobs, (id, node, part), &mut pieces, (is_cut, &api.config().clock)).await;
     if !matches!(taken, Ok(true)) {
         // The client reads the answer when it has sent all.
         discard(&mut Body::from_stream(pieces)).await;
@@ -302,7 +302,7 @@ async fn received(
     jobs: &KeptJobs,
     (id, node, part): (String, String, WindowPart),
     pieces: &mut BodyDataStream,
-    (is_cut, now_ns): (bool, i64),
+    (is_cut, clock): (bool, &Clock),
 ) -> Result<bool, ApiError> {
     let _permit = jobs.arrival().await?;
     let incidents = Arc::clone(&jobs.incidents);
@@ -316,6 +316,7 @@ async fn received(
         incoming = on_disk(move || incoming.take(&bytes).map(|()| incoming)).await?;
     }
     let _turn = jobs.turn().await?;
-    let incidents = Arc::clone(&jobs.incidents);
-    on_disk(move || incidents.keep(incoming, is_cut, now_ns)).await
+    // On a slow line it is minutes since the first byte came.
+    let (incidents, came_ns) = (Arc::clone(&jobs.incidents), clock.now_ns());
+    on_disk(move || incidents.keep(incoming, is_cut, came_ns)).await
 }
