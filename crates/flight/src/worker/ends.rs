@@ -34,6 +34,10 @@ impl Worker {
 
     /// Ends the time of the first open incident, and has the rest of it written.
     pub(super) fn order(&mut self, now: Moment) {
+        // What has ended before its time has failed: it is tried once more.
+        if self.writing.as_ref().is_some_and(EarlyIncident::is_done) {
+            self.take_written();
+        }
         if self.writing.is_none() {
             self.write_early(now);
         } else {
