@@ -5,7 +5,7 @@ import { complaints, LIVE, needs } from "./servers";
 interface Held {
   readonly id: string;
   readonly hostname: string;
-  readonly labels: { readonly job: string | null };
+  readonly labels: { readonly job: string | null; readonly cluster: string | null };
 }
 
 /** What was said of a GPU serves until the fleet is judged again. */
@@ -15,12 +15,13 @@ test("an incident is a mark on each chart of its GPU, which opens its window", a
   needs(LIVE, "GPUVITALS_LIVE_URL");
   test.setTimeout(90_000);
   const heard = complaints(page);
-  const list = (await (await page.request.get(`${LIVE}/api/v1/gpus?labels=job`)).json()) as { gpus: readonly Held[] };
+  const list = (await (await page.request.get(`${LIVE}/api/v1/gpus?labels=job,cluster`)).json()) as { gpus: readonly Held[] };
   const held = list.gpus.find(({ labels }) => labels.job !== null);
   if (held === undefined) throw new Error("no GPU has a job");
   // As the agent of its node tells of it. The number is beyond what a browser counts exactly: some of its last digits are 0.
   const trigger = { kind: "xid", gpu: held.id, code: 79, detail: "XID 79: fell off the bus", rule: null, at_ns: Date.now() * 1_000_000 };
-  const told = await page.request.post(`${LIVE}/api/v1/flight/requests`, { data: { node: held.hostname, incident: `own-${Date.now()}`, trigger } });
+  const node = held.labels.cluster === null ? held.hostname : `${held.labels.cluster}/${held.hostname}`;
+  const told = await page.request.post(`${LIVE}/api/v1/flight/requests`, { data: { node, incident: `own-${Date.now()}`, trigger } });
   const { id } = (await told.json()) as { id: string | null };
   if (id === null) throw new Error("the gateway knows no job there");
   const named = async () => {
