@@ -15,7 +15,7 @@ use gpuvitals_core::{Batch, BatchBuilder, Identity, IdentityColumn, MetricId, Or
 use gpuvitals_inputs::csv::CsvSource;
 use gpuvitals_inputs::replay::ReplayConfig;
 
-use super::lab::{Lab, START_NS, asked, gpu_seconds};
+use super::lab::{Lab, START_NS, gpu_seconds, put_row};
 
 /// The fleet of the capture; none where it is not on this machine.
 fn fleet() -> Option<(Fleet, Vec<Batch>)> {
@@ -71,13 +71,8 @@ fn hour(metric: MetricId, end_ns: i64, rows: &[Batch]) -> Buckets {
         for (row, (id, &at_ns)) in keys.ids.iter().zip(batch.timestamps()).enumerate() {
             let mut name = vec![None; query.group_by.len()];
             name[0] = Some(Arc::clone(&keys.keys[*id as usize]));
-            let group = buckets.group(&GroupName::from(name));
-            let place = buckets.place(group, steps.at(at_ns));
-            for measured in buckets.metrics_mut() {
-                let value = batch.metric(measured.metric).and_then(|column| column.value(row));
-                let Some(value) = value.map(Value::as_f64) else { continue };
-                measured.cells[place].merge(&asked(&query.aggregates, value, at_ns));
-            }
+            let step = steps.at(at_ns);
+            put_row(&mut buckets, &query.aggregates, (&GroupName::from(name), step), (batch, row));
         }
     }
     buckets

@@ -238,13 +238,7 @@ impl Lab {
                     text(IdentityColumn::Pod),
                     text(IdentityColumn::Job),
                 ]);
-                let group = buckets.group(&name);
-                let place = buckets.place(group, steps.at(at_ns));
-                for measured in buckets.metrics_mut() {
-                    let value = batch.metric(measured.metric).and_then(|column| column.value(row));
-                    let Some(value) = value.map(Value::as_f64) else { continue };
-                    measured.cells[place].merge(&asked(&query.aggregates, value, at_ns));
-                }
+                put_row(&mut buckets, &query.aggregates, (&name, steps.at(at_ns)), (batch, row));
             }
         }
         buckets
@@ -261,6 +255,22 @@ impl Lab {
 #[expect(clippy::cast_precision_loss, reason = "hours")]
 pub(crate) fn gpu_seconds(span_ns: i64) -> f64 {
     span_ns as f64 / 1e9
+}
+
+/// Puts the values of a row into the cells of its group and step.
+pub(super) fn put_row(
+    buckets: &mut Buckets,
+    aggregates: &[Aggregate],
+    (name, step): (&GroupName, usize),
+    (batch, row): (&Batch, usize),
+) {
+    let group = buckets.group(name);
+    let place = buckets.place(group, step);
+    for measured in buckets.metrics_mut() {
+        let value = batch.metric(measured.metric).and_then(|column| column.value(row));
+        let Some(value) = value.map(Value::as_f64) else { continue };
+        measured.cells[place].merge(&asked(aggregates, value, batch.timestamps()[row]));
+    }
 }
 
 /// The cell of one value with the figures that are asked for: a store gives no others where it has rollups.
