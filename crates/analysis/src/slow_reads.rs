@@ -111,8 +111,8 @@ struct SlowSpell {
 }
 
 impl SlowReads {
-    /// Takes the readings of a node; what has changed since. A GPU that slows down while most of them have slow readings is told of when
-    /// the others have none any more, and it still has.
+    /// Takes the readings of a node. Answers what has changed since the look before. While most GPUs have slow readings none is named; one
+    /// that is still slow when the others are fast again is named then.
     pub fn look<'a>(&mut self, readings: impl IntoIterator<Item = TimedReading<'a>>) -> Vec<PaceChange> {
         let (mut changes, mut now_ns) = (Vec::new(), i64::MIN);
         for reading in readings.into_iter().filter(|reading| reading.ms.is_finite()) {
@@ -132,7 +132,8 @@ impl SlowReads {
         changes
     }
 
-    /// Spells that are told of from now on, or are none of a GPU any more, since most of its node have one.
+    /// The slow spells to name now. Where most GPUs of the node have one, they are the node's: none is named, and those that were are
+    /// taken back.
     fn spells(&mut self, now_ns: i64) -> Vec<PaceChange> {
         let gpus = self.gpus.len();
         let are_most = |count: usize| gpus >= PEERS_MIN && count * 2 > gpus;
@@ -234,7 +235,7 @@ mod tests {
 
     use super::*;
 
-    /// What readings of these GPUs are told, a second apart: second, GPU, and whether they slowed.
+    /// The changes that readings of so many GPUs make, one reading a second: second, GPU, and whether it slowed down.
     fn told(gpus: usize, seconds: usize, ms: impl Fn(usize, usize) -> f64) -> Vec<(i64, String, bool)> {
         let mut slow = SlowReads::default();
         let names: Vec<String> = (0..gpus).map(|gpu| gpu.to_string()).collect();

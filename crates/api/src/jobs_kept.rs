@@ -81,8 +81,8 @@ impl KeptJobs {
         members.nodes.iter().any(|node| following.contains_key(node))
     }
 
-    /// The findings that nodes are asked for and that were not open before, each with the time that is asked for. At the first look it is
-    /// those that have begun lately: others were told of by a gateway before.
+    /// The findings that nodes are asked for and that were not open before, each with the time that is asked for. At the first look
+    /// these are the ones that have begun lately: for older ones an earlier gateway has asked.
     pub(crate) fn begun<'a>(&self, judgement: &'a Judgement) -> Vec<(&'a FleetFinding, i64)> {
         let is_wanted = |finding: &&FleetFinding| self.kinds.iter().any(|kind| kind == finding.kind.id);
         let open: Vec<&FleetFinding> =

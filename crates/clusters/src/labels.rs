@@ -25,7 +25,7 @@ pub(crate) struct LabelledPod {
     labels: String,
 }
 
-/// The pods of a cluster, and what was told of them.
+/// The pods of a cluster, with the labels that were sent of each.
 #[derive(Debug, Default)]
 pub(crate) struct PodLabels {
     told: BTreeMap<(String, String), ToldPod>,

@@ -1,4 +1,4 @@
-//! What is told of batch jobs beside what they used, and by what holders are put together.
+//! The names, users and accounts of batch jobs, which stand beside what they used and group it.
 
 use std::sync::Arc;
 
@@ -45,7 +45,7 @@ impl JobGroup {
         }
     }
 
-    /// By what is told of jobs, if it is that.
+    /// The text of jobs that groups holders; none: a column of their rows does.
     pub(super) fn told(&self) -> Option<&JobText> {
         match self {
             Self::Held(_) => None,
