@@ -1,6 +1,7 @@
 """Runs: one recording, whoever takes part in it."""
 
 import asyncio
+import json
 import os
 import signal
 import subprocess
@@ -303,15 +304,21 @@ def test_a_mark_needs_a_run_and_a_step_its_number():
         run.phase("step")
 
 
-def test_a_mark_costs_two_microseconds_at_most():
+def test_a_mark_costs_no_more_than_its_line_of_json():
+    """A mark takes one to two microseconds, a line that people write by hand three. The machine may be slow at that moment."""
+
+    def line(step):
+        json.dumps({"time": time.time_ns(), "phase": "step", "step": step})
+
     with record() as run:
-        best = min(_of_one(run) for _ in range(50))
-    assert best <= 2_000, f"{best} ns"
+        rounds = [(_of_one(lambda step: run.phase("step", step)), _of_one(line)) for _ in range(50)]
+    mark, written = (min(cost) for cost in zip(*rounds, strict=True))
+    assert mark <= written, f"{mark} ns, a line takes {written} ns"
 
 
-def _of_one(run):
-    """Nanoseconds of a mark, over some."""
+def _of_one(call):
+    """Nanoseconds of a call, over some."""
     start = time.perf_counter_ns()
     for step in range(100):
-        run.phase("step", step)
+        call(step)
     return (time.perf_counter_ns() - start) / 100
