@@ -33,6 +33,8 @@ use crate::{Batch, BatchBuilder, Identity, IdentityColumn, Origin, Table};
 
 /// Time between two rows about one holder, as the samples count it.
 const TOLD_EVERY_NS: u64 = 10_000_000_000;
+/// Time between two tellings of all there is, news or not: what was told once may be lost on its way.
+const WHOLE_EVERY_NS: u64 = 300_000_000_000;
 /// A GPU without a sample for so long is gone: what waits for its next ones is added up.
 const GONE_NS: u64 = 3_600_000_000_000;
 /// So many GPUs that are gone are known when they come back.
@@ -51,6 +53,8 @@ pub struct Ledger {
     told: u64,
     /// Time of the last sample when rows were last given.
     told_ns: i64,
+    /// The same of when all there is was told.
+    whole_ns: i64,
     /// Time of the last sample.
     last_ns: i64,
     /// Whether a GPU has changed hands since then.
@@ -144,9 +148,13 @@ impl Ledger {
         self.news()
     }
 
-    /// The rows that say something new.
+    /// The rows that say something new, and every five minutes the others, too. So each is told twice at least before its hour is forgotten.
     fn news(&mut self) -> Option<Batch> {
         (self.told_ns, self.has_changed) = (self.last_ns, false);
+        let is_whole = self.last_ns.abs_diff(self.whole_ns) >= WHOLE_EVERY_NS;
+        if is_whole {
+            self.whole_ns = self.last_ns;
+        }
         let mut builder = BatchBuilder::new(Table::GpuUsage);
         let started_ns = self.origin.started_ns;
         self.forget_gone();
@@ -155,13 +163,18 @@ impl Ledger {
                 account.note_gap(gap);
             }
         }
-        for account in self.accounts.values_mut().chain(&mut self.ended) {
+        let going = self.accounts.values_mut().map(|account| (account, is_whole));
+        for (account, is_whole) in going.chain(self.ended.iter_mut().map(|account| (account, true))) {
             let Some(as_of_ns) = account.as_of_ns() else { continue };
             let source = account.fold.source().map(EnergySource::name);
-            for line in account.lines().into_iter().filter(|line| line.is_news) {
-                line.write(&mut builder, started_ns.saturating_add(account.run), as_of_ns, source);
+            let lines = account.lines(as_of_ns);
+            for line in lines.iter().filter(|line| is_whole || line.is_news) {
+                line.write(&mut builder, started_ns.saturating_add(account.run), source);
             }
-            account.settle(as_of_ns);
+            if is_whole {
+                let new = lines.iter().filter(|line| line.is_news);
+                account.settle(as_of_ns, new.map(|line| line.hour_ns).min());
+            }
         }
         self.ended.clear();
         self.told += 1;

@@ -66,8 +66,8 @@ struct Slot {
     peaks: Peaks,
     /// The same of the MIG instances, part by part.
     own: Vec<Peaks>,
-    /// What was told last.
-    told: Option<HolderUse>,
+    /// What was told last, and up to when it was added up when that was new.
+    told: Option<(HolderUse, i64)>,
 }
 
 /// Time of an hour without rows.
@@ -75,7 +75,8 @@ struct Slot {
 struct Unobserved {
     hour_ns: i64,
     unseen_ns: i64,
-    is_told: bool,
+    /// Up to when it was added up when it was told, in nanoseconds.
+    told: Option<i64>,
 }
 
 /// A listing of processes.
@@ -275,9 +276,9 @@ impl Account {
             match self.unobserved.iter_mut().find(|hour| hour.hour_ns == hour_ns) {
                 Some(hour) => {
                     hour.unseen_ns += unseen_ns;
-                    hour.is_told = false;
+                    hour.told = None;
                 }
-                None => self.unobserved.push(Unobserved { hour_ns, unseen_ns, is_told: false }),
+                None => self.unobserved.push(Unobserved { hour_ns, unseen_ns, told: None }),
             }
             from_ns = end_ns;
         }
@@ -289,8 +290,8 @@ impl Account {
         Some(self.as_of_ns)
     }
 
-    /// What each holder used in each hour that may still change, or has not been told.
-    pub(super) fn lines(&mut self) -> Vec<Line> {
+    /// What each holder used in each hour that may still change, or has not been told often enough.
+    pub(super) fn lines(&mut self, as_of_ns: i64) -> Vec<Line> {
         let mut lines = Vec::new();
         let places = self.fold.held().iter().map(|place| (place.number, place.held));
         let held: HashMap<u32, HolderUse, RandomState> = places.collect();
@@ -300,7 +301,7 @@ impl Account {
                 let at = self.spells.binary_search_by_key(&number, |spell| spell.number).ok()?;
                 self.spells.get(at)
             });
-            slot.add_to(&mut lines, *used, spell);
+            slot.add_to(&mut lines, *used, spell, as_of_ns);
         }
         lines.extend(self.unobserved.iter_mut().map(|hour| Line {
             hour_ns: hour.hour_ns,
@@ -309,21 +310,23 @@ impl Account {
             identity: Arc::clone(&self.gpu),
             used: HolderUse { seconds: seconds(hour.unseen_ns), ..HolderUse::default() },
             peaks: Peaks::default(),
-            is_news: !std::mem::replace(&mut hour.is_told, true),
+            is_news: hour.told.is_none(),
+            as_of_ns: *hour.told.get_or_insert(as_of_ns),
         }));
         lines
     }
 
-    /// Forgets the hours to which nothing is added any more: all of them has been told. An hour stays or goes as a whole, since
-    /// a holder's row is made of all of its slots.
-    pub(super) fn settle(&mut self, as_of_ns: i64) {
+    /// Forgets the hours to which nothing is added any more: all of them has been told, and told again, if none of it was new in the hour
+    /// that is given or after it. An hour stays or goes as a whole, since a holder's row is made of all of its slots.
+    pub(super) fn settle(&mut self, as_of_ns: i64, new_ns: Option<i64>) {
         // The next listing says how the work of this spell was.
         let listing = self.listing.as_ref().filter(|listing| as_of_ns <= listing.until_ns);
         let going = listing.and_then(|listing| listing.spell);
         let is_open =
             |slot: &&Slot| self.fold.is_open(slot.number) || (going.is_some() && slot.spell == going);
         let open = self.slots.iter().filter(is_open);
-        let from_ns = open.map(|slot| slot.hour_ns).fold(hour_of(as_of_ns), i64::min);
+        let last_ns = hour_of(as_of_ns);
+        let from_ns = open.map(|slot| slot.hour_ns).chain(new_ns).fold(last_ns, i64::min);
         if self.slots.iter().any(|slot| slot.hour_ns < from_ns) {
             let slots = &mut self.slots;
             self.fold
@@ -338,8 +341,10 @@ impl Account {
 
 impl Slot {
     /// Adds what each of the holders used, who used this together, to the lines of theirs.
-    fn add_to(&mut self, lines: &mut Vec<Line>, used: HolderUse, spell: Option<&Spell>) {
-        let is_news = self.told.replace(used) != Some(used);
+    fn add_to(&mut self, lines: &mut Vec<Line>, used: HolderUse, spell: Option<&Spell>, as_of_ns: i64) {
+        let before = self.told.filter(|(told, _)| *told == used);
+        let (_, as_of_ns) = *self.told.insert(before.unwrap_or((used, as_of_ns)));
+        let is_news = before.is_none();
         let worked = spell.map(|spell| (spell.share, part::by_work(&self.parts, &spell.times)));
         for (at, part) in self.parts.iter().enumerate() {
             let work = worked.as_ref().and_then(|(share, worked)| Some((*share, *worked.get(at)?)));
@@ -355,6 +360,7 @@ impl Slot {
                 },
                 peaks: *own.unwrap_or(&self.peaks),
                 is_news,
+                as_of_ns,
             };
             line.join(lines);
         }

@@ -32,6 +32,8 @@ pub(super) struct Line {
     pub(super) used: HolderUse,
     pub(super) peaks: Peaks,
     pub(super) is_news: bool,
+    /// Up to when it was added up when it was last new: a holder that has the GPU no more goes on with it no further.
+    pub(super) as_of_ns: i64,
 }
 
 impl Peaks {
@@ -57,6 +59,7 @@ impl Line {
                 line.used.and(&self.used);
                 line.peaks = line.peaks.and(self.peaks);
                 line.is_news |= self.is_news;
+                line.as_of_ns = line.as_of_ns.max(self.as_of_ns);
             }
             None => lines.push(self),
         }
@@ -71,7 +74,7 @@ impl Line {
             && instance(self) == instance(other)
     }
 
-    pub(super) fn write(&self, builder: &mut BatchBuilder, run_ns: i64, as_of_ns: i64, source: Option<&str>) {
+    pub(super) fn write(&self, builder: &mut BatchBuilder, run_ns: i64, source: Option<&str>) {
         let identity = builder.add_identity(&self.identity);
         let row = builder.row(self.hour_ns, identity);
         let nanoseconds = |seconds: f64| 1e9 * seconds;
@@ -99,7 +102,7 @@ impl Line {
             // The names are the table's, the texts are short.
             let _written = builder.set_extra_text(row, name, text);
         }
-        for (name, number) in [("run", run_ns), ("as_of_ns", as_of_ns)] {
+        for (name, number) in [("run", run_ns), ("as_of_ns", self.as_of_ns)] {
             let _written = builder.set_extra(row, name, Value::Int(number));
         }
         let numbers = numbers.into_iter().chain(THROTTLED_BY.into_iter().zip(limits));

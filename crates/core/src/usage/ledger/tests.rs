@@ -279,6 +279,25 @@ fn after_the_clock_was_set_back_the_sums_go_on_as_another_run() {
 }
 
 #[test]
+fn any_one_batch_of_rows_may_be_lost() {
+    let sample = |apart_s, pod| Sample { apart_s, pod: Some(pod), watts: Some(100.0), percent: 50.0 };
+    // Two pods, a gap in the first hour, one over its edge, and time to tell all of it again.
+    let mut samples: Vec<Sample> = (0..300).map(|_| sample(1, 0)).collect();
+    samples.push(sample(600, 0));
+    samples.extend((0..120).map(|_| sample(1, 1)));
+    samples.push(sample(1_200, 1));
+    samples.extend((0..900).map(|_| sample(1, 1)));
+    let told = told(&batches(&samples, 7));
+    let all = kept(&told);
+    // What the last one says is not told again.
+    for lost in 0..told.len() - 1 {
+        let mut others = told.clone();
+        others.remove(lost);
+        assert_eq!(kept(&others), all, "without batch {lost} of {}", told.len());
+    }
+}
+
+#[test]
 fn a_gpu_that_is_gone_for_an_hour_is_told_to_its_last_sample_and_forgotten() {
     let rows = |name: &str, from_s: i64, count: i64| {
         let mut builder = BatchBuilder::new(Table::GpuEvents);
