@@ -3,7 +3,6 @@
 use std::fmt::Debug;
 use std::sync::Arc;
 
-use arrow_array::RecordBatch;
 use axum::http::{HeaderName, HeaderValue};
 use axum::response::Response;
 use bytes::Bytes;
@@ -17,7 +16,7 @@ use crate::compress::Encoding;
 use crate::condition::StateRules;
 use crate::config::{JobPrices, Limits};
 use crate::error::ApiError;
-use crate::format::{self, Format};
+use crate::format::{self, Format, TablePage};
 use crate::rack::RackPattern;
 use crate::tag;
 use crate::watch::{FleetWatch, Judgement};
@@ -83,7 +82,7 @@ pub(crate) struct Head {
     pub(crate) tag: HeaderValue,
     /// What could not be read.
     pub(crate) partial: Option<HeaderValue>,
-    /// Where the next page begins, if the body cannot say it.
+    /// Where the next page begins, of answers that are tables.
     pub(crate) next: Option<HeaderValue>,
 }
 
@@ -163,18 +162,13 @@ impl Body {
         Self { text: json, format: Format::Json, next: None, until_ns }
     }
 
-    /// A table, whose next page begins at `next`. JSON is none.
+    /// A table. JSON is none.
     ///
     /// # Errors
     /// When it cannot be written, which would be a defect.
-    pub(crate) fn table(
-        until_ns: i64,
-        format: Format,
-        records: &RecordBatch,
-        next: Option<&str>,
-    ) -> Result<Self, ApiError> {
-        let text = if format == Format::Csv { format::csv(records) } else { format::arrow(records)? };
-        let next = next.and_then(|next| HeaderValue::from_str(next).ok());
+    pub(crate) fn table(until_ns: i64, format: Format, page: &TablePage<'_>) -> Result<Self, ApiError> {
+        let text = if format == Format::Csv { format::csv(page) } else { format::arrow(page)? };
+        let next = page.next.as_ref().and_then(|next| HeaderValue::from_str(&next.value).ok());
         Ok(Self { text, format, next, until_ns })
     }
 }

@@ -9,7 +9,7 @@ use arrow_array::cast::AsArray as _;
 use arrow_array::types::{Float32Type, Float64Type, Int32Type, Int64Type};
 use arrow_array::{Array, ArrayRef, RecordBatch};
 use arrow_ipc::writer::StreamWriter;
-use arrow_schema::ArrowError;
+use arrow_schema::{ArrowError, Schema};
 use axum::http::HeaderMap;
 use axum::http::header::ACCEPT;
 use gpuvitals_core::batch::{TIMESTAMP_COLUMN, text_at};
@@ -19,6 +19,7 @@ use gpuvitals_core::time;
 use crate::accept::offers;
 use crate::asked::FormatName;
 use crate::columns::{self, TableColumn};
+use crate::dto::Pagination;
 use crate::error::ApiError;
 use crate::parameter;
 
@@ -80,19 +81,78 @@ impl Format {
     }
 }
 
-/// A table as a stream of Arrow's IPC.
+/// A table that is sent, and what it leaves out.
+#[derive(Debug)]
+pub(crate) struct TablePage<'a> {
+    /// Its rows.
+    pub(crate) records: &'a RecordBatch,
+    /// Where it goes on; none: it has the last row.
+    pub(crate) next: Option<NextPage>,
+    /// What could not be read, in words.
+    pub(crate) partial: &'a [String],
+}
+
+/// The rest of a table that was cut at the limit of a page.
+#[derive(Debug)]
+pub(crate) struct NextPage {
+    /// The parameter that asks for it.
+    pub(crate) parameter: &'static str,
+    /// The value of the parameter.
+    pub(crate) value: String,
+    /// Rows that follow; none: they were not counted.
+    pub(crate) left: Option<usize>,
+}
+
+impl NextPage {
+    /// The page that follows these entries of a list; none: they are the last.
+    pub(crate) fn of_list(pagination: Pagination, entries: usize, total: usize) -> Option<Self> {
+        let value = pagination.next_offset(entries)?;
+        let left = total.saturating_sub(pagination.offset.saturating_add(entries));
+        Some(Self { parameter: "offset", value, left: Some(left) })
+    }
+}
+
+impl TablePage<'_> {
+    /// What the table lacks and how to get it, as a line of text; none: it is whole.
+    fn lacks(&self) -> Option<String> {
+        let cut = self.next.as_ref().map(|NextPage { parameter, value, left }| {
+            let rows = match left {
+                Some(1) => "1 row is".to_owned(),
+                Some(count) => format!("{count} rows are"),
+                None => "More rows are".to_owned(),
+            };
+            format!("{rows} left out: {parameter}={value} asks for the next.")
+        });
+        let missing = self.partial.join("; ");
+        let unread = (!missing.is_empty()).then(|| format!("Not everything could be read: {missing}"));
+        let sentences: Vec<String> = cut.into_iter().chain(unread).collect();
+        let plain = |c: char| if c.is_control() { ' ' } else { c };
+        (!sentences.is_empty()).then(|| sentences.join(" ").chars().map(plain).collect())
+    }
+}
+
+/// A table as a stream of Arrow's IPC. What it leaves out stands in the metadata of its schema: `lacks` as a sentence, `next`
+/// and `partial` as in JSON.
 ///
 /// # Errors
 /// Never in memory.
-pub(crate) fn arrow(records: &RecordBatch) -> Result<Vec<u8>, ArrowError> {
-    let mut writer = StreamWriter::try_new(Vec::new(), records.schema_ref())?;
-    writer.write(records)?;
+pub(crate) fn arrow(page: &TablePage<'_>) -> Result<Vec<u8>, ArrowError> {
+    let mut schema = Schema::clone(page.records.schema_ref());
+    schema.metadata.extend(page.lacks().map(|lacks| ("lacks", lacks)));
+    schema.metadata.extend(page.next.as_ref().map(|next| ("next", next.value.clone())));
+    if !page.partial.is_empty() {
+        schema.metadata.extend([("partial", serde_json::json!(page.partial).to_string())]);
+    }
+    let mut writer = StreamWriter::try_new(Vec::new(), &schema)?;
+    writer.write(page.records)?;
     writer.finish()?;
     writer.into_inner()
 }
 
-/// A table as CSV: a head, then a line a row. Times are RFC 3339 in the column `timestamp`; what has no value is empty.
-pub(crate) fn csv(records: &RecordBatch) -> Vec<u8> {
+/// A table as CSV: a head, then a line a row. Times are RFC 3339 in the column `timestamp`; what has no value is empty. A table
+/// that leaves something out ends with a line that says so behind `# `.
+pub(crate) fn csv(page: &TablePage<'_>) -> Vec<u8> {
+    let records = page.records;
     let mut out = Vec::with_capacity(records.num_rows() * records.num_columns() * 8);
     let names = records.schema_ref().fields().iter().map(|field| field.name().as_str());
     let names: Vec<&str> =
@@ -110,6 +170,9 @@ pub(crate) fn csv(records: &RecordBatch) -> Vec<u8> {
             column.write(&mut out, row);
         }
         out.extend_from_slice(b"\r\n");
+    }
+    if let Some(lacks) = page.lacks() {
+        out.extend(format!("# {lacks}\r\n").bytes());
     }
     out
 }

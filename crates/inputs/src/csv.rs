@@ -328,6 +328,10 @@ impl CsvSource {
                 }
                 return None;
             }
+            None if let Some(remark) = header::remark(&self.records) => {
+                self.ledger.remark(line, format!("a remark, no row: {remark}"));
+                return None;
+            }
             None if let Some(header) = self.unfit_line => {
                 let reason = format!("the header above it, in line {header}, cannot be read");
                 self.ledger.counts.rows_read += 1;

@@ -6,6 +6,11 @@ export function csvOf(names: readonly string[], rows: readonly (readonly CsvValu
   return [names, ...rows].map((row) => row.map(quoted).join(",")).join("\r\n") + "\r\n";
 }
 
+/** What a CSV of the API lacks, as its last line says; empty: it is whole. */
+export function lackOf(csv: string): string {
+  return /(?:^|\n)# ([^\r\n]+)\r?\n?$/.exec(csv)?.[1] ?? "";
+}
+
 function quoted(value: CsvValue): string {
   if (value === null) return "";
   const text = String(value);

@@ -128,6 +128,10 @@ pub(crate) struct GpuList<'a> {
     pub(crate) total: usize,
     /// Which part this is.
     pub(crate) pagination: Pagination,
+    /// What could not be read, in words; missing if the answer is whole.
+    #[serde(skip_serializing_if = "<[String]>::is_empty")]
+    #[schema(required = false)]
+    pub(crate) partial: &'a [String],
 }
 
 /// Everything known about one GPU.
@@ -334,4 +338,8 @@ pub(crate) struct HostList<'a> {
     pub(crate) total: usize,
     /// Which part this is.
     pub(crate) pagination: Pagination,
+    /// What could not be read, in words; missing if the answer is whole.
+    #[serde(skip_serializing_if = "<[String]>::is_empty")]
+    #[schema(required = false)]
+    pub(crate) partial: &'a [String],
 }

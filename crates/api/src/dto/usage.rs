@@ -98,6 +98,10 @@ pub(crate) struct FleetUse {
     pub(crate) rest: Option<FleetUseLine>,
     /// How many groups there are in all.
     pub(crate) total: usize,
+    /// What could not be read, in words; missing if the answer is whole.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[schema(required = false)]
+    pub(crate) partial: Vec<String>,
 }
 
 /// The use of some GPUs: a value a step, and sums of the range. `null` where nothing is known.

@@ -21,7 +21,7 @@ use crate::asked::{FormatName, Instant, Limit, Offset, Paging};
 use crate::condition;
 use crate::dto::{FindingEntry, FindingList, IncidentNote, JobSpread, Moment, StragglerList};
 use crate::error::{ApiError, ErrorBody};
-use crate::format::Format;
+use crate::format::{Format, NextPage, TablePage};
 use crate::parameter::{self, Asked};
 use crate::watch::Judgement;
 
@@ -131,14 +131,15 @@ impl Ask for FindingsAsk {
         if !hosts.is_empty() {
             telemetry::known_hosts(&view.history.fleet().await?, &hosts)?;
         }
-        view.render(judgement.missing.clone(), move |view, _| {
+        view.render(judgement.missing.clone(), move |view, partial| {
             let wanted: Vec<&(FleetFinding, String)> =
                 judgement.findings.iter().filter(|(finding, _)| self.wants(finding)).collect();
             let (findings, total, pagination) = self.page.cut(wanted);
             let until_ns = view.judged_until(Some(&judgement));
             if self.format != Format::Json {
-                let next = pagination.next_offset(findings.len());
-                return Body::table(until_ns, self.format, &table::of(&findings)?, next.as_deref());
+                let next = NextPage::of_list(pagination, findings.len(), total);
+                let records = &table::of(&findings)?;
+                return Body::table(until_ns, self.format, &TablePage { records, next, partial });
             }
             let kept = view.jobs.as_ref().map_or_else(Vec::new, |jobs| jobs.list());
             let list = FindingList {
@@ -152,6 +153,7 @@ impl Ask for FindingsAsk {
                 judged_at: Moment(judgement.at_ns),
                 total,
                 pagination,
+                partial,
             };
             Body::until(until_ns, &list)
         })

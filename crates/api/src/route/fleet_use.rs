@@ -28,7 +28,7 @@ use crate::columns::{self, TableColumn};
 use crate::config::Limits;
 use crate::dto::{FleetUse, FleetUseLine, Moment};
 use crate::error::{ApiError, ErrorBody};
-use crate::format::{self, Format};
+use crate::format::{self, Format, TablePage};
 use crate::parameter::{self, Asked, given};
 use crate::rack::RackPattern;
 use crate::selector::{self, Tests};
@@ -130,13 +130,13 @@ impl Ask for FleetUseAsk {
         let told_apart = ToldApart::by(tested.chain(self.by.column()));
         let query = UseQuery { step_ns: Some(step_ns), told_apart, ..UseQuery::of(start_ns, end_ns) };
         let Part { answer: uses, missing } = view.history.usage(query).await?;
-        view.render(ask::joined(of_fleet, missing), move |view, _| {
+        view.render(ask::joined(of_fleet, missing), move |view, partial| {
             let until_ns = self.range.until_ns(view.now_ns(), USE_REUSED_NS);
             let asked = Asking { by: self.by, fleet: &fleet, racks: view.racks.as_ref(), selector };
             let found = asked.lines(&uses, steps, self.top);
             if self.format != Format::Json {
-                let table = found.table(self.by.name(), steps)?;
-                return Body::table(until_ns, self.format, &table, None);
+                let records = &found.table(self.by.name(), steps)?;
+                return Body::table(until_ns, self.format, &TablePage { records, next: None, partial });
             }
             let answer = FleetUse {
                 times: steps.times().map(|ns| ns.div_euclid(MILLISECOND_NS)).collect(),
@@ -147,6 +147,7 @@ impl Ask for FleetUseAsk {
                 groups: found.groups,
                 rest: found.rest,
                 total: found.total,
+                partial: partial.to_vec(),
             };
             Body::until(until_ns, &answer)
         })

@@ -28,7 +28,7 @@ use crate::dto::{
     Gpu, GpuDetail, GpuList, IncidentNote, JudgementCounts, Labels, LatestColumns, Moment, State,
 };
 use crate::error::{ApiError, ErrorBody};
-use crate::format::Format;
+use crate::format::{Format, NextPage, TablePage};
 use crate::parameter::{self, Asked, Named, given};
 use crate::selector::{self, Tests};
 use crate::watch::Judgement;
@@ -320,11 +320,12 @@ impl GpusAsk {
         let until_ns = until_ns.min(rules.changes_at(fleet));
         if self.format != Format::Json {
             let records = table::of(&gpus, &self.labels, &self.latest, view.racks.as_ref())?;
-            let next = pagination.next_offset(gpus.len());
-            return Body::table(until_ns, self.format, &records, next.as_deref());
+            let next = NextPage::of_list(pagination, gpus.len(), total);
+            let page = TablePage { records: &records, next, partial: missing };
+            return Body::table(until_ns, self.format, &page);
         }
         let gpus = gpus.into_iter().map(|gpu| self.show(gpu, view)).collect();
-        Body::until(until_ns, &GpuList { gpus, judgements, total, pagination })
+        Body::until(until_ns, &GpuList { gpus, judgements, total, pagination, partial: missing })
     }
 
     /// Those of them that the finding is about, if one is asked for.

@@ -25,7 +25,7 @@ use crate::columns::{self, TableColumn};
 use crate::condition::StateRules;
 use crate::dto::{Host, HostList, JudgementCounts, Moment, StateCounts};
 use crate::error::{ApiError, ErrorBody};
-use crate::format::Format;
+use crate::format::{Format, NextPage, TablePage};
 use crate::parameter::{Asked, given};
 use crate::watch::Judgement;
 
@@ -124,12 +124,19 @@ impl Ask for HostsAsk {
         let is_needed =
             !self.judgements.is_empty() || self.sort.as_ref().is_some_and(|(order, _)| order == "judgement");
         let judgement = if is_needed { Some(analysis::judged(&view).await?) } else { view.judgement().await };
-        view.render(missing, move |view, _| self.list(&fleet, judgement.as_deref(), view)).await
+        view.render(missing, move |view, partial| self.list(&fleet, judgement.as_deref(), partial, view))
+            .await
     }
 }
 
 impl HostsAsk {
-    fn list(&self, fleet: &Fleet, judgement: Option<&Judgement>, view: &View) -> Result<Body, ApiError> {
+    fn list(
+        &self,
+        fleet: &Fleet,
+        judgement: Option<&Judgement>,
+        partial: &[String],
+        view: &View,
+    ) -> Result<Body, ApiError> {
         let (rules, unknown) = (view.rules, GpuJudge::default());
         let judge = judgement.map_or(&unknown, |judgement| &judgement.judge);
         let mut hosts: Vec<JudgedHost<'_>> = hosts(fleet, rules, judge);
@@ -143,11 +150,12 @@ impl HostsAsk {
         let (hosts, total, pagination) = self.page.cut(hosts);
         let until_ns = view.judged_until(judgement).min(rules.changes_at(fleet));
         if self.format != Format::Json {
-            let next = pagination.next_offset(hosts.len());
-            return Body::table(until_ns, self.format, &table(&hosts)?, next.as_deref());
+            let next = NextPage::of_list(pagination, hosts.len(), total);
+            let records = &table(&hosts)?;
+            return Body::table(until_ns, self.format, &TablePage { records, next, partial });
         }
         let hosts = hosts.into_iter().map(|one| one.host).collect();
-        Body::until(until_ns, &HostList { hosts, judgements, total, pagination })
+        Body::until(until_ns, &HostList { hosts, judgements, total, pagination, partial })
     }
 }
 

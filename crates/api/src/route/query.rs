@@ -24,7 +24,7 @@ use crate::asked::{Count, Flag, FormatName, Instant, MetricTable, TimeRange, Whe
 use crate::config::Limits;
 use crate::dto::{GroupLabels, QueryAnswer, Series, Values};
 use crate::error::{ApiError, ErrorBody};
-use crate::format::{self, Format};
+use crate::format::{self, Format, TablePage};
 use crate::parameter::{self, Asked, given};
 use crate::selector::{self, Tests};
 
@@ -199,7 +199,8 @@ impl Ask for QueryAsk {
                 } else {
                     format::of_series(steps, &self.group_by, &series)?
                 };
-                return Body::table(until_ns, self.format, &table, None);
+                let page = TablePage { records: &table, next: None, partial };
+                return Body::table(until_ns, self.format, &page);
             }
             let answer = QueryAnswer {
                 times: buckets.steps().times().map(|ns| ns.div_euclid(MILLISECOND_NS)).collect(),

@@ -21,7 +21,7 @@ use crate::config::Limits;
 use crate::cursor;
 use crate::dto::{Pagination, TelemetryList};
 use crate::error::{ApiError, ErrorBody};
-use crate::format::Format;
+use crate::format::{Format, NextPage, TablePage};
 use crate::parameter::{self, Asked, Named};
 use crate::selector::{self, Tests};
 
@@ -232,7 +232,7 @@ impl Ask for TelemetryAsk {
         let missing = ask::joined(fleet.missing, missing);
         view.render(missing, move |_, partial| {
             if self.format != Format::Json {
-                return self.table(&rows);
+                return self.table(&rows, partial);
             }
             let found = rows.batch.as_ref().and_then(|batch| GpuRows::of(batch, self.metrics.as_deref()));
             let has_next = rows.batch.as_ref().is_some_and(|batch| batch.rows() > self.limit);
@@ -261,7 +261,7 @@ impl TelemetryAsk {
     }
 
     /// The page as a table. Without a row it has no columns.
-    fn table(&self, rows: &Rows) -> Result<Body, ApiError> {
+    fn table(&self, rows: &Rows, partial: &[String]) -> Result<Body, ApiError> {
         let mut found =
             rows.batch.as_ref().map(|batch| batch.records().slice(0, self.limit.min(batch.rows())));
         let has_unwanted = self.read_columns() != self.metrics;
@@ -272,9 +272,14 @@ impl TelemetryAsk {
         }
         let has_next = rows.batch.as_ref().is_some_and(|batch| batch.rows() > self.limit);
         let next = self.limit.checked_sub(1).filter(|_| has_next).and_then(|last| rows.place(last));
-        let next = next.map(|place| cursor::write(&place));
+        let next = next.map(|place| NextPage {
+            parameter: "after",
+            value: cursor::write(&place),
+            left: rows.total.map(|total| total.saturating_sub(self.offset.saturating_add(self.limit))),
+        });
         let none = || RecordBatch::new_empty(Arc::new(arrow_schema::Schema::empty()));
-        Body::table(i64::MAX, self.format, &found.unwrap_or_else(none), next.as_deref())
+        let records = &found.unwrap_or_else(none);
+        Body::table(i64::MAX, self.format, &TablePage { records, next, partial })
     }
 }
 

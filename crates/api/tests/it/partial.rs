@@ -51,11 +51,33 @@ async fn answers_from_a_part_of_the_fleet_say_so() {
         for _again in 0..2 {
             let answer = request(address, "GET", path, "").await;
             assert_eq!((answer.status, answer.header("x-partial")), (200, Some(REASON)), "{path}");
-            if path.contains('?') {
+            if path != "/api/v1/gpus/GPU-a" {
                 assert_eq!(answer.json()["partial"], serde_json::json!([REASON]), "{path}");
             }
         }
     }
+}
+
+#[tokio::test]
+async fn tables_of_a_part_of_the_fleet_say_so_in_their_bodies() {
+    let (_world, address) = started().await;
+    for (path, cut) in [
+        ("/api/v1/gpus?format=csv", ""),
+        ("/api/v1/hosts?format=csv", ""),
+        ("/api/v1/gpus?format=csv&limit=4", "1 row is left out: offset=4 asks for the next. "),
+        ("/api/v1/telemetry?gpus=GPU-a&format=csv", ""),
+        ("/api/v1/query?metrics=power_w&format=csv&wide=true", ""),
+    ] {
+        let answer = request(address, "GET", path, "").await;
+        let said = format!("# {cut}Not everything could be read: {REASON}");
+        assert_eq!(answer.text().lines().next_back(), Some(said.as_str()), "{path}");
+    }
+    let answer = request(address, "GET", "/api/v1/gpus?format=arrow", "").await;
+    let reader = arrow_ipc::reader::StreamReader::try_new(answer.body.as_slice(), None).unwrap();
+    let schema = reader.schema();
+    let said = |key: &str| schema.metadata.get(key).cloned();
+    assert_eq!(said("partial"), Some(serde_json::json!([REASON]).to_string()));
+    assert_eq!(said("lacks"), Some(format!("Not everything could be read: {REASON}")));
 }
 
 #[tokio::test]

@@ -181,7 +181,13 @@ async fn tables_come_as_csv_or_arrow_and_pages_name_the_next() {
     let rows = csv("/api/v1/gpus/GPU-a/telemetry?limit=2&metrics=power_w,utilization_pct").await;
     assert_eq!((rows.status, rows.header("content-type")), (200, Some("text/csv")));
     let lines: Vec<&str> = rows.text().lines().collect();
-    assert_eq!(lines.len(), 3, "{}", rows.text());
+    let next = rows.header("x-next").unwrap();
+    assert_eq!(
+        lines[3..],
+        [format!("# 1 row is left out: after={next} asks for the next.")],
+        "{}",
+        rows.text()
+    );
     let head: Vec<&str> = lines[0].split(',').collect();
     let column = |line: &str, name: &str| {
         let at = head.iter().position(|column| *column == name).unwrap();
@@ -195,7 +201,6 @@ async fn tables_come_as_csv_or_arrow_and_pages_name_the_next() {
         (column(lines[1], "utilization_pct"), column(lines[2], "utilization_pct")),
         (String::new(), "97".into())
     );
-    let next = rows.header("x-next").unwrap();
     let last = csv(&format!("/api/v1/gpus/GPU-a/telemetry?limit=2&after={next}")).await;
     assert_eq!((last.text().lines().count(), last.header("x-next")), (2, None));
     let values = csv(&format!("/api/v1/query?{RANGE}&metrics=power_w&gpus=GPU-a&aggregate=max,count")).await;
@@ -215,14 +220,16 @@ async fn tables_come_as_csv_or_arrow_and_pages_name_the_next() {
             "GPU-a,2026-11-20T16:00:00Z,research,598.1,21.5,"
         ]
     );
-    assert_eq!((lines.len(), gpus.header("x-next")), (3, Some("2")));
+    assert_eq!(lines[3..], ["# 3 rows are left out: offset=2 asks for the next."]);
+    assert_eq!(gpus.header("x-next"), Some("2"));
     assert_eq!(csv("/api/v1/gpus?sort=id&offset=2").await.header("x-next"), None);
     let plain = csv("/api/v1/gpus?sort=id&limit=1").await;
     assert_eq!(
         plain.text().lines().collect::<Vec<_>>(),
         [
             "id,timestamp,hostname,index,model,vendor,driver_version,memory_mb,state,judgement",
-            "GPU-a,2026-11-20T16:00:00Z,sim-node-01,0,NVIDIA H100 80GB HBM3,nvidia,570.86.15,81559,active,active"
+            "GPU-a,2026-11-20T16:00:00Z,sim-node-01,0,NVIDIA H100 80GB HBM3,nvidia,570.86.15,81559,active,active",
+            "# 4 rows are left out: offset=1 asks for the next."
         ]
     );
     let arrow = "accept: application/vnd.apache.arrow.stream\r\n";
@@ -234,9 +241,16 @@ async fn tables_come_as_csv_or_arrow_and_pages_name_the_next() {
         let answer = request(world.address, "GET", &path, arrow).await;
         assert_eq!(answer.header("content-type"), Some("application/vnd.apache.arrow.stream"));
         let reader = arrow_ipc::reader::StreamReader::try_new(answer.body.as_slice(), None).unwrap();
+        assert_eq!(reader.schema().metadata.get("lacks"), None, "{path}");
         let found: usize = reader.map(|batch| batch.unwrap().num_rows()).sum();
         assert_eq!(found, rows, "{path}");
     }
+    let cut = request(world.address, "GET", "/api/v1/gpus?limit=2", arrow).await;
+    let reader = arrow_ipc::reader::StreamReader::try_new(cut.body.as_slice(), None).unwrap();
+    let schema = reader.schema();
+    let said = |key: &str| schema.metadata.get(key).map(String::as_str);
+    assert_eq!(said("lacks"), Some("3 rows are left out: offset=2 asks for the next."));
+    assert_eq!((said("next"), said("partial")), (Some("2"), None));
     let empty = csv("/api/v1/telemetry?start_time=2020-01-01T00:00:00Z&end_time=2020-01-02T00:00:00Z").await;
     assert_eq!((empty.status, empty.text()), (200, "\r\n"));
 }

@@ -134,6 +134,16 @@ pub(super) fn are_names(record: &Splitter) -> bool {
         && (0..record.len()).all(|index| field(index).is_empty() || seen.insert(field(index)))
 }
 
+/// How a line for people begins.
+const REMARK: &[u8] = b"# ";
+
+/// A record that is no row but a line for people: a CSV of our API ends with one if it lacks rows.
+pub(super) fn remark(record: &Splitter) -> Option<String> {
+    let first = record.field(0).strip_prefix(REMARK)?;
+    let fields = std::iter::once(first).chain((1..record.len()).map(|index| record.field(index)));
+    Some(fields.map(String::from_utf8_lossy).collect::<Vec<_>>().join(","))
+}
+
 /// Whether a record among rows names other columns, as a log has it that another command went on with: nearly all its
 /// fields are names that are known, and one is that of a metric.
 pub(super) fn is_another(record: &Splitter) -> bool {

@@ -37,6 +37,7 @@ impl Sample {
                     sample.leave_out_unfit(names.len());
                     return sample;
                 }
+                SplitStep::Record if header::remark(records).is_some() => {}
                 SplitStep::Record => sample.push(records),
                 SplitStep::Oversize { .. } => {}
                 SplitStep::Unclosed { .. } => return sample,

@@ -75,6 +75,16 @@ describe("what is wrong now", () => {
     expect(Object.fromEntries(asked ?? [])).toEqual({ severity: "critical", limit: "10000", at: "2026-11-20T03:00:00.000Z" });
   });
 
+  it("says of a file what it lacks, as its last line does", async () => {
+    const cut = "id,kind\r\na,xid\r\n# 2 rows are left out: offset=10000 asks for the next.\r\n";
+    mockApi({ [FINDINGS]: (params) => (params.get("limit") === "10000" ? { body: cut } : three) });
+    renderAt("/");
+    const files = savedFiles();
+    await userEvent.click(await screen.findByRole("button", { name: "CSV" }));
+    expect(await screen.findByText("The file is not whole. 2 rows are left out: offset=10000 asks for the next.")).toBeTruthy();
+    expect(await files[0]?.text()).toBe(cut);
+  });
+
   it("lets the host or job of one be silenced until a time, says what is silenced and takes it back", async () => {
     const until = new Date(Date.now() + 3_600_000).toISOString();
     const ofHost = { type: "host", id: "node-1", at: new Date().toISOString(), until, note: "Kim: board exchange" };

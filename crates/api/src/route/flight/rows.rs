@@ -19,7 +19,7 @@ use crate::columns::{self, TableColumn};
 use crate::config::Limits;
 use crate::dto::Values;
 use crate::error::ApiError;
-use crate::format::Format;
+use crate::format::{Format, TablePage};
 use crate::parameter::{self, Asked, Named, given};
 use crate::route::answered::Answered;
 
@@ -94,8 +94,9 @@ impl Ask for ValuesAsk {
             let (node, pieces) = jobs.rows(&self.id, &self.gpu, self.part)?;
             let found = self.found(pieces, view.limits.values_max)?;
             if self.format != Format::Json {
-                let table = columns::table(self.columns(&found))?;
-                return Body::table(i64::MAX, self.format, &table, None);
+                let records = &columns::table(self.columns(&found))?;
+                let whole = TablePage { records, next: None, partial: &[] };
+                return Body::table(i64::MAX, self.format, &whole);
             }
             let times: Vec<i64> = found.times_ns.iter().map(|ns| ns.div_euclid(MILLISECOND_NS)).collect();
             let answer = IncidentValues {

@@ -72,3 +72,18 @@ fn a_header_that_comes_back_has_the_units_that_stand_below_it() {
     let found = values(text);
     assert!(found.len() == 3 && found[2].starts_with("power_w=60 "), "{found:?}");
 }
+
+#[test]
+fn the_last_line_of_a_table_that_our_api_cut_is_no_row_and_is_told() {
+    let text = "timestamp,gpu,power_w\n2026-11-20T11:00:00Z,0,100\n2026-11-20T11:00:01Z,0,101\n\
+                # 147 rows are left out: offset=100 asks for the next. Not everything could be read: a, b, c\n";
+    let mut source = open(text);
+    assert_eq!(rows(&drain(&mut source)).len(), 2);
+    assert_eq!((source.counts().rows_read, source.counts().rows_skipped()), (2, 0));
+    let told: Vec<String> = source.drain_reports().iter().map(ToString::to_string).collect();
+    assert_eq!(told.len(), 1, "{told:?}");
+    assert!(
+        told[0].contains("a remark, no row: 147 rows are left out") && told[0].ends_with("a, b, c"),
+        "{told:?}"
+    );
+}
