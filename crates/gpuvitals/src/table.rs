@@ -163,14 +163,3 @@ pub(crate) fn width() -> Option<usize> {
 pub(crate) fn is_cut(text: &str, width: Option<usize>) -> bool {
     width.is_some_and(|width| text.lines().any(|line| line.chars().count() > width))
 }
-
-/// A text whose lines are cut at `width` columns; a line at the end reports this.
-pub(crate) fn fitted(text: String, width: Option<usize>) -> String {
-    let Some(width) = width.filter(|_| is_cut(&text, width)) else { return text };
-    let cut = |line: &str| match line.char_indices().nth(width) {
-        None => format!("{line}\n"),
-        Some(_) => format!("{}…\n", line.chars().take(width.saturating_sub(1)).collect::<String>()),
-    };
-    let lines: String = text.lines().map(cut).collect();
-    lines + "… lines are cut to the terminal; a pipe (| cat) or --json shows them whole\n"
-}

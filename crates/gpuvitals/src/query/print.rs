@@ -8,19 +8,18 @@ use gpuvitals_core::{MetricId, Table, catalogue};
 use serde_json::Value;
 
 use super::flags::QueryWhat;
-use crate::table::{Yields, aligned, fitted, narrowed, text};
+use crate::table::{Yields, narrowed, text};
 
 /// The answer as a table, for a terminal of this width if there is one.
 pub(crate) fn table(what: &QueryWhat, answer: &Value, width: Option<usize>) -> String {
-    let text = match what {
-        QueryWhat::Gpus { .. } => return gpus(answer, width),
-        QueryWhat::Hosts { .. } => hosts(answer),
-        QueryWhat::Gpu { .. } => gpu(answer),
-        QueryWhat::Range { limit, .. } => range(answer, &group_by(what), *limit),
-        QueryWhat::Rows { .. } => return rows(answer, width),
-        QueryWhat::Health { .. } => health(answer),
-    };
-    fitted(text, width)
+    match what {
+        QueryWhat::Gpus { .. } => gpus(answer, width),
+        QueryWhat::Hosts { .. } => hosts(answer, width),
+        QueryWhat::Gpu { .. } => gpu(answer, width),
+        QueryWhat::Range { limit, .. } => range(answer, &group_by(what), *limit, width),
+        QueryWhat::Rows { .. } => rows(answer, width),
+        QueryWhat::Health { .. } => health(answer, width),
+    }
 }
 
 fn gpus(answer: &Value, width: Option<usize>) -> String {
@@ -59,16 +58,19 @@ fn judgement(one: &Value) -> String {
     format!("{}{simulated}", text(&one["judgement"]))
 }
 
-fn hosts(answer: &Value) -> String {
+fn hosts(answer: &Value, width: Option<usize>) -> String {
     let mut rows = vec![["HOST", "GPUS", "JUDGEMENT", "LAST SEEN"].map(str::to_owned).to_vec()];
     rows.extend(list(answer, "hosts").map(|host| {
         vec![text(&host["hostname"]), text(&host["gpu_count"]), judgement(host), text(&host["last_seen"])]
     }));
-    aligned(&rows) + &footer(answer, "host")
+    let yields = [(0, Yields::Place), (2, Yields::Place), (1, Yields::Place), (3, Yields::Place)];
+    let (table, without) = narrowed(rows, &yields, width);
+    table + &footer(answer, "host") + &without
 }
 
-fn gpu(answer: &Value) -> String {
-    let mut rows = Vec::new();
+/// Names and values of a GPU. A narrow terminal has the ends of long names and texts cut before it leaves out when they came.
+fn gpu(answer: &Value, width: Option<usize>) -> String {
+    let mut rows = vec![["NAME", "VALUE", "UNIT", "TIME"].map(str::to_owned).to_vec()];
     for (name, value) in answer["gpu"].as_object().into_iter().flatten().filter(|(_, v)| !v.is_null()) {
         if !value.is_object() {
             rows.push(vec![name.clone(), text(value), String::new(), String::new()]);
@@ -84,7 +86,10 @@ fn gpu(answer: &Value) -> String {
         let unit = metric.map_or(String::new(), |metric| metric.unit.to_string());
         rows.push(vec![name.clone(), value, unit, text(&latest["timestamp"])]);
     }
-    aligned(&rows)
+    let yields =
+        [(1, Yields::Ends(TEXT_LEN)), (0, Yields::Ends(VALUE_LEN)), (2, Yields::Place), (3, Yields::Place)];
+    let (table, without) = narrowed(rows, &yields, width);
+    table + &without
 }
 
 /// The columns that tell the series of a range apart.
@@ -134,6 +139,10 @@ fn rows(answer: &Value, width: Option<usize>) -> String {
 
 /// Characters that a narrow terminal leaves of a text.
 const TEXT_LEN: usize = 16;
+/// The same of a value of a GPU: no number is longer.
+const VALUE_LEN: usize = 20;
+/// The same of a name that tells series apart.
+const GROUP_LEN: usize = 12;
 
 /// What the server could not read, a line each.
 fn lacks(answer: &Value) -> String {
@@ -142,8 +151,9 @@ fn lacks(answer: &Value) -> String {
         .collect()
 }
 
-/// A row for each group and step, with a column for each metric and aggregate.
-fn range(answer: &Value, group_by: &[&str], limit: usize) -> String {
+/// So many rows, one for each group and step, with a column for each metric and aggregate. A narrow terminal has the last name
+/// of the group and the first values before all else.
+fn range(answer: &Value, group_by: &[&str], limit: usize, width: Option<usize>) -> String {
     let (mut measured, mut groups) = (Vec::new(), Vec::new());
     let what = |series: &Value| (series["metric"].clone(), series["aggregate"].clone());
     let unit = |wanted: &(Value, Value)| {
@@ -157,6 +167,8 @@ fn range(answer: &Value, group_by: &[&str], limit: usize) -> String {
     let is_plain =
         measured.iter().all(|(_, aggregate)| Some(aggregate) == measured.first().map(|first| &first.1));
     let mut head = vec!["TIME".to_owned()];
+    let mut yields = vec![(0, Yields::Place)];
+    yields.extend((0..measured.len()).map(|at| (rank_of_value(at), Yields::Place)));
     head.extend(measured.iter().map(|wanted| {
         let name = heading_in(wanted.0.as_str().unwrap_or_default(), unit(wanted));
         if is_plain { name } else { format!("{name} {}", text(&wanted.1)) }
@@ -167,6 +179,9 @@ fn range(answer: &Value, group_by: &[&str], limit: usize) -> String {
         "gpu" => vec!["HOST".to_owned(), "GPU".to_owned()],
         column => vec![column.to_uppercase()],
     }));
+    let names = head.len() - yields.len();
+    let rank_of_name = |at: usize| if at + 1 == names { 1 } else { 3 };
+    yields.extend((0..names).map(|at| (rank_of_name(at), Yields::Ends(GROUP_LEN))));
     let mut rows = vec![head];
     for group in groups {
         let all: Vec<&Value> = list(answer, "series").filter(|series| series["labels"] == *group).collect();
@@ -193,7 +208,13 @@ fn range(answer: &Value, group_by: &[&str], limit: usize) -> String {
         return "no values in that range; --last and --end choose another\n".to_owned();
     }
     rows.truncate(limit + 1);
-    aligned(&rows) + &remarks(answer, count, limit)
+    let (table, without) = narrowed(rows, &yields, width);
+    table + &remarks(answer, count, limit) + &without
+}
+
+/// The rank of a column of values: the first comes before the names but one of its group, the others behind them.
+fn rank_of_value(at: usize) -> u8 {
+    if at == 0 { 2 } else { u8::try_from(at + 3).unwrap_or(u8::MAX) }
 }
 
 /// Remarks below a range: the omitted rows, and the meaning of its values.
@@ -217,17 +238,20 @@ fn push_new<T: PartialEq>(values: &mut Vec<T>, value: T) {
     }
 }
 
-fn health(answer: &Value) -> String {
+fn health(answer: &Value, width: Option<usize>) -> String {
     let part = |name: &str, value: &Value| {
         vec![name.to_owned(), text(&value["status"]), text(&value["since"]), text(&value["reason"])]
     };
-    let mut rows = vec![part("gateway", answer)];
+    let head = ["PART", "STATUS", "SINCE", "REASON"].map(str::to_owned).to_vec();
+    let mut rows = vec![head, part("gateway", answer)];
     for name in ["collector", "queue", "store"] {
         if answer[name].is_object() {
             rows.push(part(name, &answer[name]));
         }
     }
-    aligned(&rows)
+    let yields = [(0, Yields::Place), (0, Yields::Place), (2, Yields::Place), (1, Yields::Ends(TEXT_LEN))];
+    let (table, without) = narrowed(rows, &yields, width);
+    table + &without
 }
 
 fn heading(column: &str) -> String {
@@ -286,7 +310,7 @@ mod tests {
 
     #[test]
     fn a_range_of_many_gpus_has_a_row_for_each_step_and_not_a_column_for_each_gpu() {
-        let table = range(&fleet(64), &["gpu"], 1_000);
+        let table = range(&fleet(64), &["gpu"], 1_000, None);
         assert_eq!(table.lines().count(), 1 + 64 * 2);
         assert!(table.lines().all(|line| line.chars().count() <= 80), "{table}");
         let mut lines = table.lines();
@@ -302,7 +326,7 @@ mod tests {
         let series = |aggregate: &str, pod: Value, value: f64| json!({"metric": "energy_mj", "unit": "mJ/s", "aggregate": aggregate, "labels": {"pod": pod, "job": "7"}, "values": [value]});
         let series =
             [series("min", json!("a"), 1.0), series("max", json!("a"), 2.0), series("max", Value::Null, 3.0)];
-        let table = range(&json!({"times": [0], "series": series}), &["pod", "job"], 10);
+        let table = range(&json!({"times": [0], "series": series}), &["pod", "job"], 10, None);
         let lines: Vec<Vec<&str>> = table.lines().map(|line| line.split_whitespace().collect()).collect();
         assert_eq!(lines[0], ["TIME", "ENERGY", "mJ/s", "min", "ENERGY", "mJ/s", "max", "POD", "JOB"]);
         assert_eq!(lines[1][1..], ["1.00", "2.00", "a", "7"]);
@@ -315,7 +339,7 @@ mod tests {
         for time in [json!(null), json!("soon"), json!(1.5), json!(i64::MAX)] {
             let mut answer = fleet(1);
             answer["times"][2] = time.clone();
-            let table = range(&answer, &["gpu"], 1_000);
+            let table = range(&answer, &["gpu"], 1_000, None);
             assert!(table.contains(&format!("unreadable time {time}")), "{table}");
             assert_eq!(table.matches("1970").count(), 1, "the first step alone: {table}");
         }
@@ -330,7 +354,7 @@ mod tests {
 
     #[test]
     fn a_long_range_is_cut_and_says_how_to_see_all() {
-        let table = range(&fleet(64), &["gpu"], 10);
+        let table = range(&fleet(64), &["gpu"], 10, None);
         assert_eq!(table.lines().count(), 1 + 10 + 1);
         assert!(table.contains("10 of 128 rows; --limit 128 shows all"), "{table}");
     }
@@ -405,19 +429,43 @@ mod tests {
     #[test]
     fn a_mask_of_bits_is_shown_by_the_names_of_its_bits() {
         let latest = json!({"throttle_reasons": {"value": 36, "timestamp": "2026-01-01T00:00:00Z"}});
-        let table = gpu(&json!({"gpu": {}, "latest": latest}));
+        let table = gpu(&json!({"gpu": {}, "latest": latest}), None);
         assert!(table.contains("software power cap, software thermal slowdown"), "{table}");
     }
 
+    /// In terminals of all widths lines fit, no number is cut, and these texts are there.
+    fn check_widths(shown: impl Fn(Option<usize>) -> String, kept: &[&str]) {
+        assert_eq!(shown(Some(200)), shown(None));
+        for width in 40..200 {
+            let text = shown(Some(width));
+            let table = || text.lines().filter(|line| !line.starts_with('…'));
+            assert!(table().all(|line| line.chars().count() <= width), "{width}\n{text}");
+            let mut cut = table().flat_map(str::split_whitespace).filter_map(|word| word.strip_suffix('…'));
+            assert!(!cut.any(|word| word.parse::<f64>().is_ok()), "{width}\n{text}");
+            assert!(kept.iter().all(|kept| text.contains(kept)), "{width}\n{text}");
+        }
+    }
+
     #[test]
-    fn lines_are_cut_to_the_terminal_with_a_hint() {
-        let table = range(&fleet(1), &["gpu"], 10);
-        let cut = crate::table::fitted(table.clone(), Some(30));
-        let (hint, lines) =
-            cut.lines().collect::<Vec<_>>().split_last().map(|(a, b)| (a.to_string(), b.to_vec())).unwrap();
-        assert!(lines.iter().all(|line| line.chars().count() <= 30), "{cut}");
-        assert!(hint.contains("--json"), "{cut}");
-        assert_eq!(crate::table::fitted(table.clone(), None), table);
-        assert_eq!(crate::table::fitted(table.clone(), Some(200)), table);
+    fn narrow_terminals_have_whole_columns_and_a_line_names_the_others() {
+        let hosts_of = |width| {
+            let host = json!({"hostname": "rack-07-node-12", "gpu_count": 8, "judgement": "active", "last_seen": "2026-11-29T01:51:15Z"});
+            hosts(&json!({"hosts": [host], "total": 1}), width)
+        };
+        check_widths(hosts_of, &["rack-07-node-12", "active", "1 host"]);
+        assert!(hosts_of(Some(40)).contains("… without LAST SEEN: a wider terminal"));
+        let latest = |value: Value| json!({"value": value, "timestamp": "2026-11-29T01:51:15Z"});
+        let values =
+            json!({"energy_mj": latest(json!(123_456_789_012_i64)), "power_w": latest(json!(641.5))});
+        let id = "GPU-5c1d0a44-9f0e-4d53-8f0a-0d1c6c5a7e21";
+        let gpu_of = |width| gpu(&json!({"gpu": {"id": id}, "latest": values}), width);
+        check_widths(gpu_of, &["123456789012", "641.5", "GPU-5c1d0a44-9f0e"]);
+        assert!(gpu_of(Some(40)).contains("… without TIME: a wider terminal"), "{}", gpu_of(Some(40)));
+        check_widths(|width| range(&fleet(2), &["gpu"], 10, width), &["300.12", "GPU-01"]);
+        let narrow = range(&fleet(2), &["gpu"], 10, Some(40));
+        assert!(narrow.contains("… without UTILIZATION %, HOST: "), "{narrow}");
+        let reason = "the disk of the store is nearly full: the hours of its oldest day are deleted";
+        let report = json!({"status": "degraded", "since": "2026-11-29T01:51:15Z", "reason": reason});
+        check_widths(|width| health(&report, width), &["gateway", "degraded", "the disk of"]);
     }
 }
