@@ -67,6 +67,17 @@ it("is dragged, typed and stepped from change to change", async () => {
   await waitFor(() => expect(instantsOf(mock, FINDINGS)).toContain(null));
 });
 
+it("lists what came again and again once, with how often and on how many GPUs", async () => {
+  const mock = server();
+  const of = (second: number, gpu_id: string) => ({ ...event(`2026-11-20T03:00:0${second}Z`, "xid", "XID 63"), gpu_id });
+  const many = [of(3, "GPU-a"), of(2, "GPU-b"), of(1, "GPU-a")];
+  mock.set(EVENTS, ok({ data: many, total: 3, pagination: { limit: 2000, offset: 0, has_next: false } }));
+  renderAt("/?at=2026-11-20T03:02:00Z");
+  await userEvent.click(await screen.findByText("(3)"));
+  const lines = within(screen.getByRole("list", { name: "What changed, the newest first" })).getAllByRole("listitem");
+  expect(lines.map((line) => line.textContent)).toEqual([expect.stringContaining("XID 63 ×3 on 2 GPUs, first at ")]);
+});
+
 it("lists what changed up to the instant, each with the way to its time", async () => {
   server();
   renderAt("/?at=2026-11-20T03:02:00Z");

@@ -8,7 +8,7 @@ import { Link } from "../../shared/location";
 import { DAY, formatInstant, HOUR, MINUTE, parseField, SECOND, toField, useClock } from "../../shared/time";
 import { GPU } from "../addresses";
 import { SaveCsv } from "../saveCsv";
-import { changesCsv, endOf, placeOf, stepsTo, ticksOf } from "./bar";
+import { changesCsv, endOf, placeOf, repeatsOf, repeatWords, stepsTo, ticksOf } from "./bar";
 
 const SPANS = { "1h": HOUR, "6h": 6 * HOUR, "24h": DAY, "7d": 7 * DAY, "30d": 30 * DAY } as const;
 type SpanName = keyof typeof SPANS;
@@ -196,17 +196,26 @@ function WhatChanged({ all: health, span, of, names, present, clock, doubt, unfi
         <p className="py-2 text-muted">Nothing in this time.</p>
       ) : (
         <ol aria-label="What changed, the newest first" className="mt-1 max-h-64 divide-y divide-line overflow-y-auto">
-          {all.slice(0, LISTED_MAX).map(({ at, shows, gpu, host, kind, text, isEnd }) => (
-            <li key={`${at} ${gpu} ${kind} ${text}`} className="flex flex-wrap items-baseline gap-x-3 py-1">
-              <button type="button" className="num min-h-6 shrink-0 text-accent underline-offset-2 hover:underline" onClick={() => chooseInstant(shows)} aria-current={shows === present}>
-                {formatInstant(at, clock)}
-              </button>
-              <span className={`min-w-0 flex-1 [overflow-wrap:anywhere] ${isEnd ? "text-good" : ""}`}>{text}</span>
-              <Link to={GPU.to({ id: gpu })} className="min-h-6 text-muted underline-offset-2 hover:underline">
-                {names.get(gpu) ?? (host === null ? gpu : `${host} / ${gpu}`)}
-              </Link>
-            </li>
-          ))}
+          {repeatsOf(all)
+            .slice(0, LISTED_MAX)
+            .map((repeat) => {
+              const { at, shows, gpu, host, kind, text, isEnd } = repeat.newest;
+              const again = repeatWords(repeat);
+              return (
+                <li key={`${at} ${gpu} ${kind} ${text}`} className="flex flex-wrap items-baseline gap-x-3 py-1">
+                  <button type="button" className="num min-h-6 shrink-0 text-accent underline-offset-2 hover:underline" onClick={() => chooseInstant(shows)} aria-current={shows === present}>
+                    {formatInstant(at, clock)}
+                  </button>
+                  <span className={`min-w-0 flex-1 [overflow-wrap:anywhere] ${isEnd ? "text-good" : ""}`}>
+                    {text}
+                    {again !== "" && <span className="text-muted">{` ${again}, first at ${formatInstant(repeat.since, clock)}`}</span>}
+                  </span>
+                  <Link to={GPU.to({ id: gpu })} className="min-h-6 text-muted underline-offset-2 hover:underline">
+                    {names.get(gpu) ?? (host === null ? gpu : `${host} / ${gpu}`)}
+                  </Link>
+                </li>
+              );
+            })}
         </ol>
       )}
       {isOpen && all.length > 0 && <SaveCsv label="What changed" text={() => changesCsv(all)} />}

@@ -1,7 +1,7 @@
 import type { Happened } from "../../api/happened";
 import type { Health } from "../../api/client";
 import type { Span } from "../../api/queries";
-import { parseInstant } from "../../shared/time";
+import { HOUR, parseInstant } from "../../shared/time";
 import { csvOf } from "../csv";
 
 /** Where on a bar of so many steps an instant lies. */
@@ -24,6 +24,43 @@ export function ticksOf(all: readonly Happened[], span: Span): Tick[] {
     ticks.set(`${x} ${isEnd}`, { x, isEnd });
   }
   return [...ticks.values()];
+}
+
+/** Something that happened once, or again and again. */
+export interface Repeat {
+  /** The newest time. */
+  readonly newest: Happened;
+  readonly times: number;
+  /** The GPUs that it happened to. */
+  readonly gpus: ReadonlySet<string>;
+  /** The first time. */
+  readonly since: number;
+}
+
+/** What happened, the newest first: of the health of GPUs the same that came again within an hour once, at its newest time. */
+export function repeatsOf(all: readonly Happened[]): readonly Repeat[] {
+  const found: { newest: Happened; times: number; gpus: Set<string>; since: number }[] = [];
+  const last = new Map<string, (typeof found)[number]>();
+  for (const each of all) {
+    const key = `${each.kind} ${each.finding} ${each.text}`;
+    const same = last.get(key);
+    if (same !== undefined && each.about === "health" && same.since - each.at <= HOUR) {
+      same.times += 1;
+      same.gpus.add(each.gpu);
+      same.since = each.at;
+    } else {
+      const first = { newest: each, times: 1, gpus: new Set([each.gpu]), since: each.at };
+      found.push(first);
+      last.set(key, first);
+    }
+  }
+  return found;
+}
+
+/** How often and on how many GPUs something happened; empty: once. */
+export function repeatWords({ times, gpus }: Repeat): string {
+  if (times === 1) return "";
+  return gpus.size === 1 ? `×${times}` : `×${times} on ${gpus.size} GPUs`;
 }
 
 /** The nearest instants with a change before and after one; null: there is none. */
