@@ -10,6 +10,7 @@ mod describe;
 mod error;
 mod facts;
 mod group;
+mod group_writer;
 mod reading;
 mod writing;
 

@@ -20,6 +20,7 @@ use super::columns::properties;
 use super::describe::{Footer, NO_ROWS, record};
 use super::error::FileError;
 use super::facts::{BLOCK_BYTES, BLOCKS_KEY, ROW_GROUPS_KEY, RowGroupFacts};
+use super::group_writer::GroupWriter;
 use crate::config::StoreConfig;
 use crate::directory;
 use crate::error::StoreError;
@@ -133,7 +134,7 @@ pub(crate) struct TableWriter<'a> {
     name: String,
     steps: &'a FileSteps,
     fresh: Fresh,
-    writer: ArrowWriter<Summed<'a>>,
+    writer: GroupWriter<Summed<'a>>,
     config: &'a StoreConfig,
     /// Those that are whole.
     groups: Vec<RowGroupFacts>,
@@ -177,8 +178,12 @@ impl<'a> TableWriter<'a> {
             blocks: Vec::new(),
             in_footer: false,
         };
-        let writer = ArrowWriter::try_new_with_options(summed, schema, options)
-            .map_err(|error| FileError::parquet("begin", &path, error))?;
+        let begun = ArrowWriter::try_new_with_options(summed, Arc::clone(&schema), options);
+        let writer = begun.and_then(|writer| match place.grain {
+            Grain::Raw => Ok(GroupWriter::Rows(writer)),
+            _ => GroupWriter::by_column(writer, schema),
+        });
+        let writer = writer.map_err(|error| FileError::parquet("begin", &path, error))?;
         Ok(Self { place, name, steps, fresh, writer, config, groups: Vec::new(), open: None, gpus: 0 })
     }
 
@@ -266,7 +271,7 @@ impl<'a> TableWriter<'a> {
     fn end_group(&mut self) -> Result<(), FileError> {
         self.gpus = 0;
         let Some(mut open) = self.open.take() else { return Ok(()) };
-        self.writer.flush().map_err(self.parquet("write"))?;
+        self.writer.end_group().map_err(self.parquet("write"))?;
         self.writer.sync().map_err(self.io("write"))?;
         open.len = self.writer.inner().offset - open.offset;
         self.groups.push(open);
