@@ -35,6 +35,8 @@ pub(super) struct ColumnWriter<W: Write> {
 /// Rows that are not encoded yet.
 struct WaitingRows {
     len: usize,
+    /// Room that the columns take.
+    bytes: usize,
     /// None: no row has a value. Many columns of a rollup are so, and take no room then.
     columns: Vec<Option<ArrayRef>>,
 }
@@ -71,6 +73,14 @@ impl<W: Write + Send> GroupWriter<W> {
         match self {
             Self::Rows(writer) => writer.flush(),
             Self::Columns(writer) => writer.end_group(),
+        }
+    }
+
+    /// Bytes of rows that wait to be encoded.
+    pub(super) fn waiting_bytes(&self) -> usize {
+        match self {
+            Self::Rows(_) => 0,
+            Self::Columns(writer) => writer.waiting.iter().map(|rows| rows.bytes).sum(),
         }
     }
 
@@ -147,6 +157,81 @@ impl WaitingRows {
     fn of(rows: &RecordBatch) -> Self {
         let columns = rows.columns().iter();
         let columns = columns.map(|column| (column.null_count() < column.len()).then(|| Arc::clone(column)));
-        Self { len: rows.num_rows(), columns: columns.collect() }
+        let columns: Vec<Option<ArrayRef>> = columns.collect();
+        // Of a slice only its own part: the others are of this group, or the next.
+        let bytes = |column: &ArrayRef| column.to_data().get_slice_memory_size().unwrap_or_default();
+        Self { len: rows.num_rows(), bytes: columns.iter().flatten().map(bytes).sum(), columns }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use arrow_array::types::Int32Type;
+    use arrow_array::{DictionaryArray, Float32Array, Int64Array};
+    use parquet::basic::{Compression, ZstdLevel};
+    use parquet::file::properties::WriterProperties;
+
+    use super::*;
+
+    /// A thousand rows: of some pieces a column has no values, of others all columns have some.
+    fn piece(number: i64) -> RecordBatch {
+        let rows = || (0..1_000).map(move |at| number * 1_000 + at);
+        let is_there = |at: i64| number % 3 != 1 && at % 7 != 0;
+        let times: Int64Array = rows().map(Some).collect();
+        #[expect(clippy::cast_precision_loss, reason = "they are small")]
+        let values: Float32Array = rows().map(|at| is_there(at).then_some((at % 91) as f32)).collect();
+        let texts = rows().map(|at| is_there(at).then_some(if at % 2 == 0 { "even" } else { "odd" }));
+        let texts: DictionaryArray<Int32Type> = texts.collect();
+        let none: Int64Array = rows().map(|_| None).collect();
+        let columns: [(&str, ArrayRef, bool); 4] = [
+            ("time", Arc::new(times), false),
+            ("value", Arc::new(values), true),
+            ("text", Arc::new(texts), true),
+            ("none", Arc::new(none), true),
+        ];
+        RecordBatch::try_from_iter_with_nullable(columns).unwrap()
+    }
+
+    #[test]
+    fn the_bytes_are_those_of_rows_that_are_encoded_as_they_come() {
+        let pieces: Vec<RecordBatch> = (0..9).map(piece).collect();
+        let schema = pieces[0].schema();
+        let begin = || {
+            let properties = WriterProperties::builder()
+                .set_compression(Compression::ZSTD(ZstdLevel::default()))
+                .set_data_page_row_count_limit(300)
+                .set_write_batch_size(100);
+            ArrowWriter::try_new(Vec::new(), Arc::clone(&schema), Some(properties.build())).unwrap()
+        };
+        let written = |mut writer: GroupWriter<Vec<u8>>| {
+            for (at, piece) in pieces.iter().enumerate() {
+                writer.write(piece).unwrap();
+                if at % 4 == 3 {
+                    writer.end_group().unwrap();
+                }
+            }
+            writer.finish().unwrap();
+            writer.sync().unwrap();
+            writer.inner().clone()
+        };
+        let rows = written(GroupWriter::Rows(begin()));
+        let columns = written(GroupWriter::by_column(begin(), Arc::clone(&schema)).unwrap());
+        assert!(rows == columns, "{} and {} bytes", rows.len(), columns.len());
+    }
+
+    #[test]
+    fn rows_that_wait_are_counted_by_their_own_bytes() {
+        let one = piece(0);
+        let begun = ArrowWriter::try_new(Vec::new(), one.schema(), None).unwrap();
+        let mut writer = GroupWriter::by_column(begun, one.schema()).unwrap();
+        writer.write(&one).unwrap();
+        let whole = writer.waiting_bytes();
+        // Times, values and codes; the column without a value takes no room.
+        assert!((16_000..18_000).contains(&whole), "{whole}");
+        writer.end_group().unwrap();
+        assert_eq!(writer.waiting_bytes(), 0);
+        writer.write(&one.slice(0, 100)).unwrap();
+        let part = writer.waiting_bytes();
+        assert!((1_600..2_000).contains(&part), "{part}");
     }
 }

@@ -108,8 +108,10 @@ impl Place {
 /// Rows that are gathered before they are encoded: a megabyte or two.
 const PIECE_ROWS: usize = 1 << 14;
 
-/// Rows of a row group of a rollup.
+/// Most rows of a row group of a rollup, and bytes of them that end one earlier: they wait until all are there, and a merge writes
+/// several rollups at once.
 const ROLLUP_GROUP_ROWS: usize = 1 << 14;
+const WAITING_BYTES_MAX: usize = 24 << 20;
 
 /// Rows in the order of files: by GPU, then time.
 pub(crate) struct Sorted<'a> {
@@ -250,7 +252,7 @@ impl<'a> TableWriter<'a> {
             open.max_timestamp_ns = open.max_timestamp_ns.max(max);
             let is_full = open.rows >= group_rows as u64;
             self.writer.write(&piece).map_err(self.parquet("write"))?;
-            if is_full {
+            if is_full || self.writer.waiting_bytes() >= WAITING_BYTES_MAX {
                 self.end_group()?;
             }
             start = end;
