@@ -295,6 +295,10 @@ pub(crate) struct StragglerList<'a> {
     pub(crate) total: usize,
     /// Which part this is.
     pub(crate) pagination: Pagination,
+    /// What could not be read, in words; missing if the answer is whole.
+    #[serde(skip_serializing_if = "<[String]>::is_empty")]
+    #[schema(required = false)]
+    pub(crate) partial: &'a [String],
 }
 
 impl<'a> JobSpread<'a> {

@@ -18,6 +18,10 @@ pub(crate) struct ChangeList {
     pub(crate) end: Moment,
     /// Which part this is.
     pub(crate) pagination: Pagination,
+    /// What could not be read, in words; missing if the answer is whole.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[schema(required = false)]
+    pub(crate) partial: Vec<String>,
 }
 
 /// What a change is.

@@ -18,6 +18,10 @@ pub(crate) struct TrendList {
     pub(crate) total: usize,
     /// Which part this is.
     pub(crate) pagination: Pagination,
+    /// What could not be read, in words; missing if the answer is whole.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[schema(required = false)]
+    pub(crate) partial: Vec<String>,
 }
 
 /// Where a metric of a GPU goes.
@@ -62,6 +66,10 @@ pub(crate) struct AnomalyList {
     pub(crate) total: usize,
     /// Which part this is.
     pub(crate) pagination: Pagination,
+    /// What could not be read, in words; missing if the answer is whole.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[schema(required = false)]
+    pub(crate) partial: Vec<String>,
 }
 
 /// A GPU whose value is unusual.

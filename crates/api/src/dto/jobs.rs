@@ -43,6 +43,10 @@ pub(crate) struct JobList {
     pub(crate) total: usize,
     /// Which part this is.
     pub(crate) pagination: Pagination,
+    /// What could not be read, in words; missing if the answer is whole.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[schema(required = false)]
+    pub(crate) partial: Vec<String>,
 }
 
 /// What one job or pod used in a range of time, in all and of each GPU.

@@ -20,6 +20,10 @@ pub(crate) struct EnergyList {
     pub(crate) total: usize,
     /// Which part this is.
     pub(crate) pagination: Pagination,
+    /// What could not be read, in words; missing if the answer is whole.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[schema(required = false)]
+    pub(crate) partial: Vec<String>,
 }
 
 /// Energy of some GPUs.
@@ -59,6 +63,10 @@ pub(crate) struct IdleList {
     pub(crate) total: usize,
     /// Which part this is.
     pub(crate) pagination: Pagination,
+    /// What could not be read, in words; missing if the answer is whole.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[schema(required = false)]
+    pub(crate) partial: Vec<String>,
 }
 
 /// Some held GPUs.

@@ -266,7 +266,7 @@ impl Ask for StragglersAsk {
     async fn answer(self, view: View) -> Result<Rendered, ApiError> {
         let judgement = judged(&view).await?;
         let fleet = view.history.fleet().await?.answer;
-        view.render(judgement.missing.clone(), move |view, _| {
+        view.render(judgement.missing.clone(), move |view, partial| {
             let name = |key: &str| condition::name_of(&fleet, key);
             let is_straggler = |gpu: &str| {
                 let mut findings = judgement.findings.iter();
@@ -287,6 +287,7 @@ impl Ask for StragglersAsk {
                 judged_at: Moment(judgement.at_ns),
                 total,
                 pagination,
+                partial,
             };
             Body::until(view.judged_until(Some(&judgement)), &list)
         })

@@ -96,7 +96,7 @@ impl Ask for ChangesAsk {
         if !hosts.is_empty() {
             telemetry::known_hosts(&view.history.fleet().await?, &hosts)?;
         }
-        view.render(missing, move |view, _| {
+        view.render(missing, move |view, partial| {
             let mut changes = jobs(&uses);
             changes.extend(versions(&uses));
             changes.retain(|change| self.wants(change));
@@ -107,8 +107,8 @@ impl Ask for ChangesAsk {
                 key(one).cmp(&key(other))
             });
             let (changes, total, pagination) = self.page.cut(changes);
-            let list =
-                ChangeList { changes, total, start: Moment(start_ns), end: Moment(end_ns), pagination };
+            let (start, end) = (Moment(start_ns), Moment(end_ns));
+            let list = ChangeList { changes, total, start, end, pagination, partial: partial.to_vec() };
             let until_ns = self.range.until_ns(view.now_ns(), USE_REUSED_NS);
             Body::until(until_ns, &list)
         })

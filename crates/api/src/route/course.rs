@@ -232,7 +232,7 @@ impl Ask for TrendAsk {
             let trends = trends.await.map_err(|_| ApiError::Crashed)?;
             found.extend(trends.into_iter().map(|(gpu, trend)| GpuTrend { metric, gpu, trend }));
         }
-        view.render(missing, move |view, _| {
+        view.render(missing, move |view, partial| {
             let mut trends: Vec<TrendEntry> = found
                 .into_iter()
                 .filter(|one| one.trend.steadiness.abs() >= self.steadiness)
@@ -248,7 +248,8 @@ impl Ask for TrendAsk {
             let (trends, total, pagination) = self.page.cut(trends);
             let until_ns = self.end_ns.map_or_else(|| view.now_ns().saturating_add(SERVES_NS), |_| i64::MAX);
             let (start, end) = (Moment(start_ns), Moment(end_ns));
-            Body::until(until_ns, &TrendList { trends, start, end, total, pagination })
+            let partial = partial.to_vec();
+            Body::until(until_ns, &TrendList { trends, start, end, total, pagination, partial })
         })
         .await
     }
@@ -311,7 +312,7 @@ impl Ask for AnomalyAsk {
             let unusual = tokio::task::spawn_blocking(move || course::unusual(&days, &fleet));
             found.push((metric, unusual.await.map_err(|_| ApiError::Crashed)?));
         }
-        view.render(missing, move |view, _| {
+        view.render(missing, move |view, partial| {
             let each =
                 found.into_iter().flat_map(|(metric, all)| all.into_iter().map(move |one| (metric, one)));
             let mut found: Vec<(MetricId, Unusual)> = each
@@ -335,6 +336,7 @@ impl Ask for AnomalyAsk {
                     end: Moment(end_ns),
                     total,
                     pagination,
+                    partial: partial.to_vec(),
                 },
             )
         })

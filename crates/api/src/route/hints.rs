@@ -85,7 +85,7 @@ pub(crate) async fn hints(
 impl Ask for HintsAsk {
     async fn answer(self, view: View) -> Result<Rendered, ApiError> {
         let judgement = judged(&view).await?;
-        view.render(judgement.missing.clone(), move |view, _| {
+        view.render(judgement.missing.clone(), move |view, partial| {
             let nodes: Vec<&NodeHint> = judgement.hints.iter().filter(|hint| self.wants(hint)).collect();
             let totals = HintTotals::of(&nodes);
             let (nodes, total, pagination) = self.page.cut(nodes);
@@ -95,6 +95,7 @@ impl Ask for HintsAsk {
                 judged_at: Moment(judgement.at_ns),
                 total,
                 pagination,
+                partial,
             };
             Body::until(view.judged_until(Some(&judgement)), &list)
         })

@@ -198,7 +198,7 @@ impl Ask for JobsAsk {
         let Part { answer: told, missing: unread } =
             ToldJobs::of_holders(history, &page.groups, range, view.now_ns()).await?;
         let told = told.showing(&view.job_labels);
-        view.render(ask::joined(missing, unread), move |view, _| {
+        view.render(ask::joined(missing, unread), move |view, partial| {
             let until_ns = self.range.until_ns(view.now_ns(), USE_REUSED_NS);
             let JobsPage { groups, whole, total, pagination } = page;
             let of = |one: &Holding| JobUse::of(one, told.of(one).as_ref(), is_current, view.prices);
@@ -214,6 +214,7 @@ impl Ask for JobsAsk {
                 end: Moment(range.1),
                 total,
                 pagination,
+                partial: partial.to_vec(),
             };
             Body::until(until_ns, &list)
         })

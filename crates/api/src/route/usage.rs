@@ -125,12 +125,12 @@ impl Ask for UsageAsk {
         let (start_ns, end_ns) = self.range.at(view.now_ns())?;
         let query = UseQuery { told_apart: self.told_apart(), ..UseQuery::of(start_ns, end_ns) };
         let Part { answer: uses, missing } = self.uses(view.history.as_ref(), query).await?;
-        view.render(missing, move |view, _| {
+        view.render(missing, move |view, partial| {
             let range = (Moment(start_ns), Moment(end_ns));
             let until_ns = self.range.until_ns(view.now_ns(), USE_REUSED_NS);
             match self.about {
-                About::Energy => Body::until(until_ns, &self.energy(&uses, range)),
-                About::Idle => Body::until(until_ns, &self.idle(&uses, range)),
+                About::Energy => Body::until(until_ns, &self.energy(&uses, range, partial)),
+                About::Idle => Body::until(until_ns, &self.idle(&uses, range, partial)),
             }
         })
         .await
@@ -186,7 +186,7 @@ impl UsageAsk {
         groups.into_iter().map(|(name, uses)| (name.map(|name| name.to_string()), uses)).collect()
     }
 
-    fn energy(&self, uses: &[GpuUse], (start, end): (Moment, Moment)) -> EnergyList {
+    fn energy(&self, uses: &[GpuUse], (start, end): (Moment, Moment), partial: &[String]) -> EnergyList {
         let mut groups: Vec<EnergyGroup> =
             self.groups(uses.iter()).into_iter().map(|(name, uses)| energy_of(name, &uses)).collect();
         let energy = |group: &EnergyGroup| group.energy_kwh.unwrap_or(-1.0);
@@ -199,10 +199,11 @@ impl UsageAsk {
             end,
             total,
             pagination,
+            partial: partial.to_vec(),
         }
     }
 
-    fn idle(&self, uses: &[GpuUse], (start, end): (Moment, Moment)) -> IdleList {
+    fn idle(&self, uses: &[GpuUse], (start, end): (Moment, Moment), partial: &[String]) -> IdleList {
         let held: Vec<&GpuUse> = uses.iter().filter(|one| one.is_held()).collect();
         let mut groups: Vec<IdleGroup> = self
             .groups(held.iter().copied())
@@ -219,7 +220,7 @@ impl UsageAsk {
             (whole.held_gpu_hours, whole.idle_gpu_hours) = (Some(0.0), Some(0.0));
             whole.idle_cost = self.price.map(|_| 0.0);
         }
-        IdleList { groups, whole, start, end, total, pagination }
+        IdleList { groups, whole, start, end, total, pagination, partial: partial.to_vec() }
     }
 }
 

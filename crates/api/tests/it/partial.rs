@@ -46,6 +46,9 @@ async fn answers_from_a_part_of_the_fleet_say_so() {
         "/api/v1/hosts/sim-node-01/gpus",
         "/api/v1/telemetry?gpus=GPU-a",
         "/api/v1/query?metrics=power_w",
+        "/api/v1/analysis/findings",
+        "/api/v1/analysis/stragglers",
+        "/api/v1/schedule/hints",
     ] {
         // The second answer is the cached one of the first, if any is.
         for _again in 0..2 {
@@ -55,6 +58,26 @@ async fn answers_from_a_part_of_the_fleet_say_so() {
                 assert_eq!(answer.json()["partial"], serde_json::json!([REASON]), "{path}");
             }
         }
+    }
+}
+
+#[tokio::test]
+async fn lists_that_are_added_up_say_in_their_bodies_what_their_headers_say() {
+    let (_world, address) = started().await;
+    for path in [
+        "/api/v1/jobs",
+        "/api/v1/analysis/energy",
+        "/api/v1/analysis/idle",
+        "/api/v1/analysis/usage",
+        "/api/v1/analysis/changes",
+        "/api/v1/analysis/trends",
+        "/api/v1/analysis/anomalies",
+    ] {
+        let answer = request(address, "GET", path, "").await;
+        assert_eq!(answer.status, 200, "{path}: {}", answer.text());
+        let said: Vec<String> = serde_json::from_value(answer.json()["partial"].clone()).unwrap();
+        assert!(said.iter().any(|reason| reason == REASON), "{path}: {said:?}");
+        assert_eq!(answer.header("x-partial"), Some(said.join("; ").as_str()), "{path}");
     }
 }
 
