@@ -99,9 +99,9 @@ fn description() -> String {
          **Errors** are `{{error, message, code}}` everywhere but below `/api/v1/prom`, where they are Prometheus'; `code` is one \
          of the list `ErrorCode`, and `message` names the parameter and what is allowed.\n\n\
          **Partial answers**: what could not be read is named in the header `x-partial`, in `partial` of those answers \
-         that have it, and first on a live stream; the rest of the answer stands. A CSV that is not whole, or is one page of several, \
-         ends with a line that says so behind `# `; in Arrow the metadata of the schema does, as `lacks`, `next` and `partial`. A name that may be in it is refused \
-         with `incomplete`, not called unknown.\n\n\
+         that have it, and first on a live stream; the rest of the answer stands. A name that may be in it is refused \
+         with `incomplete`, not called unknown. A CSV that is not whole, or is one page of several, ends with a line that \
+         says so behind `# `; in Arrow the metadata of the schema does, as `lacks`, `next` and `partial`.\n\n\
          **Limits**: a query has at most {metrics_max} metrics, {steps_max} steps and {values_max} values (steps × \
          series); {streams} live streams may be open; a request may take {} s. \
          These are defaults; the section `api` of the settings changes them. What is refused says what to change.\n\n\
