@@ -167,22 +167,38 @@ impl WaitingRows {
 #[cfg(test)]
 mod tests {
     use arrow_array::types::Int32Type;
-    use arrow_array::{DictionaryArray, Float32Array, Int64Array};
+    use arrow_array::{DictionaryArray, Int32Array, Int64Array};
     use parquet::basic::{Compression, ZstdLevel};
     use parquet::file::properties::WriterProperties;
+    use proptest::prelude::*;
 
     use super::*;
 
-    /// A thousand rows: of some pieces a column has no values, of others all columns have some.
-    fn piece(number: i64) -> RecordBatch {
-        let rows = || (0..1_000).map(move |at| number * 1_000 + at);
-        let is_there = |at: i64| number % 3 != 1 && at % 7 != 0;
-        let times: Int64Array = rows().map(Some).collect();
-        #[expect(clippy::cast_precision_loss, reason = "they are small")]
-        let values: Float32Array = rows().map(|at| is_there(at).then_some((at % 91) as f32)).collect();
-        let texts = rows().map(|at| is_there(at).then_some(if at % 2 == 0 { "even" } else { "odd" }));
-        let texts: DictionaryArray<Int32Type> = texts.collect();
-        let none: Int64Array = rows().map(|_| None).collect();
+    /// Some rows: their number, and which columns have values.
+    #[derive(Debug, Clone, Copy)]
+    struct Piece {
+        len: i64,
+        has_values: bool,
+        has_texts: bool,
+        ends_group: bool,
+    }
+
+    fn pieces() -> impl Strategy<Value = Vec<Piece>> {
+        let one = (1_i64..700, any::<bool>(), any::<bool>(), any::<bool>());
+        let piece =
+            |(len, has_values, has_texts, ends_group)| Piece { len, has_values, has_texts, ends_group };
+        prop::collection::vec(one.prop_map(piece), 1..8)
+    }
+
+    fn rows(of: Piece) -> RecordBatch {
+        let numbers = || 0..of.len;
+        let times: Int64Array = numbers().map(Some).collect();
+        let value = |at: i64| (of.has_values && at % 7 != 0).then(|| i32::try_from(at % 91).unwrap_or(0));
+        let values: Int32Array = numbers().map(value).collect();
+        let text =
+            |at: i64| (of.has_texts && at % 5 != 0).then_some(if at % 2 == 0 { "even" } else { "odd" });
+        let texts: DictionaryArray<Int32Type> = numbers().map(text).collect();
+        let none: Int64Array = numbers().map(|_| None::<i64>).collect();
         let columns: [(&str, ArrayRef, bool); 4] = [
             ("time", Arc::new(times), false),
             ("value", Arc::new(values), true),
@@ -192,38 +208,43 @@ mod tests {
         RecordBatch::try_from_iter_with_nullable(columns).unwrap()
     }
 
-    #[test]
-    fn the_bytes_are_those_of_rows_that_are_encoded_as_they_come() {
-        let pieces: Vec<RecordBatch> = (0..9).map(piece).collect();
-        let schema = pieces[0].schema();
-        let begin = || {
-            let properties = WriterProperties::builder()
-                .set_compression(Compression::ZSTD(ZstdLevel::default()))
-                .set_data_page_row_count_limit(300)
-                .set_write_batch_size(100);
-            ArrowWriter::try_new(Vec::new(), Arc::clone(&schema), Some(properties.build())).unwrap()
-        };
-        let written = |mut writer: GroupWriter<Vec<u8>>| {
-            for (at, piece) in pieces.iter().enumerate() {
-                writer.write(piece).unwrap();
-                if at % 4 == 3 {
-                    writer.end_group().unwrap();
-                }
+    fn begun(schema: &SchemaRef) -> ArrowWriter<Vec<u8>> {
+        let properties = WriterProperties::builder()
+            .set_compression(Compression::ZSTD(ZstdLevel::default()))
+            .set_data_page_row_count_limit(300)
+            .set_write_batch_size(100);
+        ArrowWriter::try_new(Vec::new(), Arc::clone(schema), Some(properties.build())).unwrap()
+    }
+
+    fn written(mut writer: GroupWriter<Vec<u8>>, pieces: &[Piece]) -> Vec<u8> {
+        for piece in pieces {
+            writer.write(&rows(*piece)).unwrap();
+            if piece.ends_group {
+                writer.end_group().unwrap();
             }
-            writer.finish().unwrap();
-            writer.sync().unwrap();
-            writer.inner().clone()
-        };
-        let rows = written(GroupWriter::Rows(begin()));
-        let columns = written(GroupWriter::by_column(begin(), Arc::clone(&schema)).unwrap());
-        assert!(rows == columns, "{} and {} bytes", rows.len(), columns.len());
+        }
+        writer.finish().unwrap();
+        writer.sync().unwrap();
+        writer.inner().clone()
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig { cases: 48, failure_persistence: None, ..ProptestConfig::default() })]
+
+        #[test]
+        fn the_bytes_are_those_of_rows_that_are_encoded_as_they_come(pieces in pieces()) {
+            let schema = rows(pieces[0]).schema();
+            let as_they_come = written(GroupWriter::Rows(begun(&schema)), &pieces);
+            let by_column = GroupWriter::by_column(begun(&schema), Arc::clone(&schema)).unwrap();
+            let by_column = written(by_column, &pieces);
+            prop_assert!(as_they_come == by_column, "{} and {} bytes", as_they_come.len(), by_column.len());
+        }
     }
 
     #[test]
     fn rows_that_wait_are_counted_by_their_own_bytes() {
-        let one = piece(0);
-        let begun = ArrowWriter::try_new(Vec::new(), one.schema(), None).unwrap();
-        let mut writer = GroupWriter::by_column(begun, one.schema()).unwrap();
+        let one = rows(Piece { len: 1_000, has_values: true, has_texts: true, ends_group: false });
+        let mut writer = GroupWriter::by_column(begun(&one.schema()), one.schema()).unwrap();
         writer.write(&one).unwrap();
         let whole = writer.waiting_bytes();
         // Times, values and codes; the column without a value takes no room.
