@@ -1,7 +1,7 @@
 //! Merging the small files of one table and hour, or day, into one, or into a few large ones that are apart by GPU.
 //!
 //! All files are read in parallel, some rows at a time, in the order of keys. Rows below the last key read of every file
-//! are complete and are written. Memory is [`ROWS_AT_ONCE`] rows or the longest GPU, and their merged rows.
+//! are complete and are written. Memory is [`VALUES_AT_ONCE`] values or the longest GPU, and their merged rows.
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
@@ -37,8 +37,10 @@ const DAY_REST: u32 = 12;
 const LATE_RESTS: u32 = 24;
 /// Numbers of a merge: one for each file of rows that it may write.
 pub(crate) const NUMBERS: u64 = 1 << 10;
-/// Rows that are read from all files together before any is written.
+/// Rows that are read from all files together before any is written, and values of wide ones: a decoder has room for the rows of
+/// its column that are read at once, and there is one for each file and column.
 const ROWS_AT_ONCE: usize = 1 << 16;
+const VALUES_AT_ONCE: usize = 1 << 21;
 /// Fewest rows that are read from a file at once, unless pages are small, and most, in pages.
 const ROWS_MIN: usize = 1 << 10;
 const PAGES_MAX: usize = 4;
@@ -168,9 +170,7 @@ impl MergeTask<'_> {
         let Self { inputs, directory, number, shared } = *self;
         let (config, steps) = (&shared.config, directory.steps());
         let mut overwritten = Overwritten::default();
-        let rows = (ROWS_AT_ONCE / inputs.len().max(1)).max(ROWS_MIN).min(config.page_rows * PAGES_MAX);
-        let open = |entry| Cursor::open(entry, rows, steps);
-        let mut cursors: Vec<Cursor> = inputs.iter().map(open).collect::<Result<_, _>>()?;
+        let mut cursors = open_all(inputs, config, steps)?;
         // Empty parts with every input's columns: so all row groups have the columns of the whole.
         let frames: Vec<RecordBatch> = cursors
             .iter()
@@ -236,6 +236,21 @@ impl<'a> MergedOutput<'a> {
     }
 }
 
+/// Opens the files to be read side by side.
+fn open_all(
+    inputs: &[Arc<FileEntry>],
+    config: &StoreConfig,
+    steps: &FileSteps,
+) -> Result<Vec<Cursor>, StoreError> {
+    let open = |entry| Cursor::open(entry, steps);
+    let mut cursors: Vec<Cursor> = inputs.iter().map(open).collect::<Result<_, _>>()?;
+    let columns = cursors.iter().map(|cursor| cursor.table.metadata.schema().fields().len());
+    let of_all = ROWS_AT_ONCE.min(VALUES_AT_ONCE / columns.max().unwrap_or(1).max(1));
+    let rows = (of_all / inputs.len().max(1)).max(ROWS_MIN).min(config.page_rows * PAGES_MAX);
+    cursors.iter_mut().for_each(|cursor| cursor.rows = rows);
+    Ok(cursors)
+}
+
 /// Reads on until some rows are whole; up to which key they are, or none at the end.
 fn advance(cursors: &mut [Cursor]) -> Result<Option<Bound<Arc<str>>>, StoreError> {
     loop {
@@ -286,9 +301,9 @@ struct Cursor {
 }
 
 impl Cursor {
-    fn open(entry: &Arc<FileEntry>, rows: usize, steps: &FileSteps) -> Result<Self, StoreError> {
+    fn open(entry: &Arc<FileEntry>, steps: &FileSteps) -> Result<Self, StoreError> {
         let table = file::open_whole(entry, steps).map_err(|error| condemn(entry, error))?;
-        Ok(Self { entry: Arc::clone(entry), table, rows, next: 0, rest: None, pending: Vec::new() })
+        Ok(Self { entry: Arc::clone(entry), table, rows: ROWS_MIN, next: 0, rest: None, pending: Vec::new() })
     }
 
     /// A key that no unread row is below; none at the end.
