@@ -8,7 +8,8 @@ use std::io::{self, Write};
 use std::sync::Arc;
 
 use arrow_array::{Array as _, ArrayRef, RecordBatch, new_null_array};
-use arrow_schema::SchemaRef;
+use arrow_schema::{ArrowError, Schema, SchemaRef};
+use arrow_select::concat::concat;
 use parquet::arrow::ArrowWriter;
 use parquet::arrow::arrow_writer::{ArrowRowGroupWriterFactory, compute_leaves};
 use parquet::errors::Result;
@@ -28,13 +29,14 @@ pub(super) struct ColumnWriter<W: Write> {
     file: SerializedFileWriter<W>,
     columns: ArrowRowGroupWriterFactory,
     schema: SchemaRef,
-    /// The rows of the group.
+    /// The rows of the group. Of few rows each has twice as many as the next, so there are never many.
     waiting: Vec<WaitingRows>,
 }
 
 /// Rows that are not encoded yet.
 struct WaitingRows {
-    len: usize,
+    /// Rows of each batch that is in them. They are encoded batch by batch: so pages end where they would without waiting.
+    batches: Vec<usize>,
     /// Room that the columns take.
     bytes: usize,
     /// None: no row has a value. Many columns of a rollup are so, and take no room then.
@@ -58,10 +60,7 @@ impl<W: Write + Send> GroupWriter<W> {
     pub(super) fn write(&mut self, rows: &RecordBatch) -> Result<()> {
         match self {
             Self::Rows(writer) => writer.write(rows),
-            Self::Columns(writer) => {
-                writer.waiting.push(WaitingRows::of(rows));
-                Ok(())
-            }
+            Self::Columns(writer) => writer.wait(rows),
         }
     }
 
@@ -85,6 +84,9 @@ impl<W: Write + Send> GroupWriter<W> {
     }
 
     /// Hands all bytes of ended row groups to the output.
+    ///
+    /// # Errors
+    /// If the disk refuses.
     pub(super) fn sync(&mut self) -> io::Result<()> {
         match self {
             Self::Rows(writer) => writer.sync(),
@@ -131,6 +133,23 @@ impl<W: Write + Send> GroupWriter<W> {
 }
 
 impl<W: Write + Send> ColumnWriter<W> {
+    /// Adds rows. A few are joined with the few before them: an array takes some hundred bytes however few values it has, and its
+    /// texts are those of all rows that were merged with it. A rollup by the day gets a row or two at a time.
+    fn wait(&mut self, rows: &RecordBatch) -> Result<()> {
+        // So many are encoded at once, whether or not they were joined.
+        let few = self.file.properties().write_batch_size();
+        let mut rows = WaitingRows::of(rows);
+        while let Some(before) = self
+            .waiting
+            .pop_if(|before| before.rows() <= few && rows.rows() <= few && before.rows() < 2 * rows.rows())
+        {
+            rows = before.joined(rows, &self.schema)?;
+        }
+        self.waiting.push(rows);
+        Ok(())
+    }
+
+    /// Encodes and writes what waits.
     fn end_group(&mut self) -> Result<()> {
         let mut waiting = std::mem::take(&mut self.waiting);
         if waiting.is_empty() {
@@ -141,9 +160,13 @@ impl<W: Write + Send> ColumnWriter<W> {
         for (place, (field, mut column)) in self.schema.fields().iter().zip(columns).enumerate() {
             for rows in &mut waiting {
                 let values = rows.columns.get_mut(place).and_then(Option::take);
-                let values = values.unwrap_or_else(|| new_null_array(field.data_type(), rows.len));
-                for leaf in compute_leaves(field, &values)? {
-                    column.write(&leaf)?;
+                let values = values.unwrap_or_else(|| new_null_array(field.data_type(), rows.rows()));
+                let mut start = 0;
+                for len in &rows.batches {
+                    for leaf in compute_leaves(field, &values.slice(start, *len))? {
+                        column.write(&leaf)?;
+                    }
+                    start += len;
                 }
             }
             column.close()?.append_to_row_group(&mut group)?;
@@ -157,10 +180,35 @@ impl WaitingRows {
     fn of(rows: &RecordBatch) -> Self {
         let columns = rows.columns().iter();
         let columns = columns.map(|column| (column.null_count() < column.len()).then(|| Arc::clone(column)));
-        let columns: Vec<Option<ArrayRef>> = columns.collect();
+        Self::new(vec![rows.num_rows()], columns.collect())
+    }
+
+    fn new(batches: Vec<usize>, columns: Vec<Option<ArrayRef>>) -> Self {
         // Of a slice only its own part: the others are of this group, or the next.
         let bytes = |column: &ArrayRef| column.to_data().get_slice_memory_size().unwrap_or_default();
-        Self { len: rows.num_rows(), bytes: columns.iter().flatten().map(bytes).sum(), columns }
+        Self { batches, bytes: columns.iter().flatten().map(bytes).sum(), columns }
+    }
+
+    fn rows(&self) -> usize {
+        self.batches.iter().sum()
+    }
+
+    /// These rows and those that follow them. Of texts those that no row has are left out, where they are many.
+    fn joined(self, next: Self, schema: &Schema) -> Result<Self> {
+        let (here, there) = (self.rows(), next.rows());
+        let pairs = self.columns.into_iter().zip(next.columns).zip(schema.fields());
+        let columns = pairs.map(|((first, second), field)| {
+            if first.is_none() && second.is_none() {
+                return Ok(None);
+            }
+            let whole = |values: Option<ArrayRef>, rows: usize| {
+                values.unwrap_or_else(|| new_null_array(field.data_type(), rows))
+            };
+            let (first, second) = (whole(first, here), whole(second, there));
+            concat(&[first.as_ref(), second.as_ref()]).map(Some)
+        });
+        let columns = columns.collect::<Result<Vec<_>, ArrowError>>()?;
+        Ok(Self::new([self.batches, next.batches].concat(), columns))
     }
 }
 
@@ -183,11 +231,12 @@ mod tests {
         ends_group: bool,
     }
 
+    /// Pieces that wait alone, and those that are joined.
     fn pieces() -> impl Strategy<Value = Vec<Piece>> {
-        let one = (1_i64..700, any::<bool>(), any::<bool>(), any::<bool>());
+        let one = (prop_oneof![1_i64..40, 1_i64..700], any::<bool>(), any::<bool>(), any::<bool>());
         let piece =
             |(len, has_values, has_texts, ends_group)| Piece { len, has_values, has_texts, ends_group };
-        prop::collection::vec(one.prop_map(piece), 1..8)
+        prop::collection::vec(one.prop_map(piece), 1..20)
     }
 
     fn rows(of: Piece) -> RecordBatch {
@@ -195,8 +244,9 @@ mod tests {
         let times: Int64Array = numbers().map(Some).collect();
         let value = |at: i64| (of.has_values && at % 7 != 0).then(|| i32::try_from(at % 91).unwrap_or(0));
         let values: Int32Array = numbers().map(value).collect();
-        let text =
-            |at: i64| (of.has_texts && at % 5 != 0).then_some(if at % 2 == 0 { "even" } else { "odd" });
+        // By the length, so that pieces have their texts in another order.
+        let word = |at: i64| if (at + of.len) % 2 == 0 { "even" } else { "odd" };
+        let text = |at: i64| (of.has_texts && at % 5 != 0).then(|| word(at));
         let texts: DictionaryArray<Int32Type> = numbers().map(text).collect();
         let none: Int64Array = numbers().map(|_| None::<i64>).collect();
         let columns: [(&str, ArrayRef, bool); 4] = [
@@ -254,5 +304,18 @@ mod tests {
         writer.write(&one.slice(0, 100)).unwrap();
         let part = writer.waiting_bytes();
         assert!((1_600..2_000).contains(&part), "{part}");
+    }
+
+    #[test]
+    fn a_few_rows_at_a_time_do_not_take_the_texts_of_all_each_time() {
+        let words: Vec<String> = (0..500).map(|number| format!("word {number}")).collect();
+        let texts: DictionaryArray<Int32Type> = words.iter().map(|word| Some(word.as_str())).collect();
+        let all = RecordBatch::try_from_iter([("text", Arc::new(texts) as ArrayRef)]).unwrap();
+        let mut writer = GroupWriter::by_column(begun(&all.schema()), all.schema()).unwrap();
+        for start in (0..498).step_by(6) {
+            writer.write(&all.slice(start, 6)).unwrap();
+        }
+        // Each of the 83 pieces has the 6 kB of all words.
+        assert!(writer.waiting_bytes() < 50_000, "{}", writer.waiting_bytes());
     }
 }

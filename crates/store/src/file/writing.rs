@@ -108,8 +108,8 @@ impl Place {
 /// Rows that are gathered before they are encoded: a megabyte or two.
 const PIECE_ROWS: usize = 1 << 14;
 
-/// Most rows of a row group of a rollup, and bytes of them that end one earlier: they wait until all are there, and a merge writes
-/// several rollups at once.
+/// Most rows of a row group of a rollup, and bytes of them after which it ends earlier: they wait until all are there, and a merge
+/// writes several rollups at once. The piece that brings them there may be as large again.
 const ROLLUP_GROUP_ROWS: usize = 1 << 14;
 const WAITING_BYTES_MAX: usize = 24 << 20;
 
