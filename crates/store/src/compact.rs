@@ -38,9 +38,10 @@ const LATE_RESTS: u32 = 24;
 /// Numbers of a merge: one for each file of rows that it may write.
 pub(crate) const NUMBERS: u64 = 1 << 10;
 /// Rows that are read from all files together before any is written, and values of wide ones: a decoder has room for the rows of
-/// its column that are read at once, and there is one for each file and column.
+/// its column that are read at once, and there is one for each file and column. Of a hundred columns they are still more rows than
+/// it takes to see that a rollup is not worth its room: with fewer its first rows would be put together for nothing.
 const ROWS_AT_ONCE: usize = 1 << 16;
-const VALUES_AT_ONCE: usize = 1 << 21;
+const VALUES_AT_ONCE: usize = 1 << 22;
 /// Fewest rows that are read from a file at once, unless pages are small, and most, in pages.
 const ROWS_MIN: usize = 1 << 10;
 const PAGES_MAX: usize = 4;
@@ -247,7 +248,9 @@ fn open_all(
     let columns = cursors.iter().map(|cursor| cursor.table.metadata.schema().fields().len());
     let of_all = ROWS_AT_ONCE.min(VALUES_AT_ONCE / columns.max().unwrap_or(1).max(1));
     let rows = (of_all / inputs.len().max(1)).max(ROWS_MIN).min(config.page_rows * PAGES_MAX);
-    cursors.iter_mut().for_each(|cursor| cursor.rows = rows);
+    for cursor in &mut cursors {
+        cursor.rows = rows;
+    }
     Ok(cursors)
 }
 
