@@ -9,7 +9,7 @@ use arrow_array::types::Int32Type;
 use serde_json::{Map, Value as Json};
 
 use crate::absence::AbsenceReason;
-use crate::batch::{Batch, BatchBuilder, Origin, Value, ValueError, numbers, text_at};
+use crate::batch::{Batch, BatchBuilder, Origin, Value, ValueError, is_local, numbers, text_at};
 use crate::catalogue::{MetricId, Table, second_by_dcgm};
 use crate::foreign::{
     self, DialectColumn, Meaning, ToolField, Topic, absence, blank_float, blank_integer, gpu_rank, meaning,
@@ -87,7 +87,7 @@ pub fn parse(document: &[u8], origin: Origin, sequence: u64) -> Result<Parsed, M
     Ok(parsed)
 }
 
-/// A row of a batch as a message that [`parse`] reads as the same row, without columns that have no value.
+/// A row of a batch as a message that [`parse`] reads as the same row, without columns that have no value or stay on their machine.
 /// `None` if the batch has no such row.
 pub fn render(batch: &Batch, row: usize) -> Option<Json> {
     let timestamp = time::format(*batch.timestamps().get(row)?);
@@ -106,7 +106,7 @@ pub fn render(batch: &Batch, row: usize) -> Option<Json> {
             fields.insert(metric.metric().column.to_owned(), value.to_json());
         }
     }
-    for (name, values) in batch.extras() {
+    for (name, values) in batch.extras().filter(|(name, _)| !is_local(name)) {
         let number = numbers(values).and_then(|numbers| numbers.value(row));
         let text = values.as_dictionary_opt::<Int32Type>().and_then(|texts| text_at(texts, row));
         let value = number.map(Value::to_json).or_else(|| text.map(Json::from));

@@ -20,6 +20,19 @@ pub const TIMESTAMP_COLUMN: &str = "timestamp_ns";
 /// host, so the wire form omits it.
 pub const MONOTONIC_COLUMN: &str = "monotonic_ns";
 
+/// Name of the column that says how long the reading of a row took, microseconds: right to a factor of 1.5, and to two digits where it
+/// has changed by more.
+pub const READ_US_COLUMN: &str = "read_us";
+
+/// Name of the column with the reason, as that of an absence, for which the reading of a row gave nothing; null: it gave something.
+pub const READ_ERROR_COLUMN: &str = "read_error";
+
+/// Whether a column stays on its machine: it means nothing elsewhere, so neither wire form nor message has it. A
+/// packed batch does.
+pub fn is_local(name: &str) -> bool {
+    [MONOTONIC_COLUMN, READ_US_COLUMN, READ_ERROR_COLUMN].contains(&name)
+}
+
 /// The process that made the batch. With the sequence it identifies a batch for ever.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
 pub struct Origin {

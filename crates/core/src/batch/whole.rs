@@ -10,8 +10,8 @@ use arrow_schema::{DataType, Field, Schema, SchemaRef};
 use bytes::Bytes;
 
 use super::columns::{
-    BatchError, MONOTONIC_COLUMN, MetricColumn, Origin, TIMESTAMP_COLUMN, column_type, is_unknown, numbers,
-    text_at, text_type, type_of,
+    BatchError, MONOTONIC_COLUMN, MetricColumn, Origin, READ_ERROR_COLUMN, READ_US_COLUMN, TIMESTAMP_COLUMN,
+    column_type, is_unknown, numbers, text_at, text_type, type_of,
 };
 use crate::absence::Absence;
 use crate::catalogue::{self, MetricId, Scope, Table};
@@ -135,6 +135,17 @@ impl Batch {
     pub fn monotonic(&self) -> Option<&[i64]> {
         let column = self.records.column_by_name(MONOTONIC_COLUMN)?;
         Some(column.as_primitive_opt::<Int64Type>().filter(|a| a.null_count() == 0)?.values())
+    }
+
+    /// How long the readings of its rows took, microseconds, if any row says it.
+    pub fn read_us(&self) -> Option<MetricColumn<'_>> {
+        self.records.column_by_name(READ_US_COLUMN).and_then(numbers)
+    }
+
+    /// Why the reading of a row gave nothing, by the word for an absence; none: it gave something, or the batch does not say it.
+    pub fn read_error(&self, row: usize) -> Option<&str> {
+        let column = self.records.column_by_name(READ_ERROR_COLUMN)?;
+        text_at(column.as_dictionary_opt::<Int32Type>()?, row)
     }
 
     /// A textual identity column, if any row has one.

@@ -1,4 +1,5 @@
-//! A batch as bytes of a journal or a log: its frame, and the monotonic clock, which that leaves out.
+//! A batch as bytes of a journal or a log of its machine: its frame, and the monotonic clock, which that leaves out. Columns that stay
+//! on the machine are in that frame, too.
 //!
 //! ```text
 //! packed = monotonic_count u64 | monotonic_ns i64 … | frame                integers little-endian
@@ -10,7 +11,8 @@ use arrow_array::{ArrayRef, Int64Array, RecordBatch};
 use arrow_schema::{DataType, Field, Schema};
 use bytes::Bytes;
 
-use super::{WireError, decode, encode};
+use super::writing::encode_here;
+use super::{WireError, decode};
 use crate::batch::{Batch, MONOTONIC_COLUMN, TIMESTAMP_COLUMN};
 
 /// The clock and the frame of a batch, to be written one behind the other.
@@ -18,7 +20,7 @@ use crate::batch::{Batch, MONOTONIC_COLUMN, TIMESTAMP_COLUMN};
 /// # Errors
 /// If the batch has no binary form.
 pub fn clock_and_frame(batch: &Batch) -> Result<(Vec<u8>, Bytes), WireError> {
-    let frame = encode(batch)?;
+    let frame = encode_here(batch)?;
     let monotonic = batch.monotonic().unwrap_or_default();
     let mut clock = Vec::with_capacity(8 + 8 * monotonic.len());
     clock.extend_from_slice(&(monotonic.len() as u64).to_le_bytes());

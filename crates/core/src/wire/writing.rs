@@ -16,7 +16,7 @@ use super::{
     MAGIC, PLANES, ROWS_MAX, TEXT_LEN_MAX, VALUES_LEN_MAX, WireError,
 };
 use crate::IdentityColumn;
-use crate::batch::{Batch, BatchError, MONOTONIC_COLUMN, text_at};
+use crate::batch::{Batch, BatchError, MONOTONIC_COLUMN, is_local, text_at};
 
 /// Level 1: higher levels cost more time than the saved bytes are worth on this path.
 const LEVEL: i32 = 1;
@@ -25,7 +25,8 @@ thread_local! {
     static COMPRESSOR: RefCell<Option<Compressor<'static>>> = const { RefCell::new(None) };
 }
 
-/// Writes a batch in binary form. Of a batch that keeps the bytes it was decoded from, these are the form.
+/// Writes a batch in binary form, without the columns that stay on its machine. Of a batch that keeps the bytes it was decoded from,
+/// these are the form.
 ///
 /// # Errors
 /// If the batch exceeds a limit of the format or has a column of a type the format lacks.
@@ -33,6 +34,18 @@ pub fn encode(batch: &Batch) -> Result<Bytes, WireError> {
     if let Some(wire) = batch.wire() {
         return Ok(wire.clone());
     }
+    written(batch, |name| !is_local(name))
+}
+
+/// The same for this machine: all columns but the monotonic clock.
+///
+/// # Errors
+/// As [`encode`].
+pub(super) fn encode_here(batch: &Batch) -> Result<Bytes, WireError> {
+    written(batch, |name| name != MONOTONIC_COLUMN)
+}
+
+fn written(batch: &Batch, is_sent: fn(&str) -> bool) -> Result<Bytes, WireError> {
     let records = batch.records();
     limit("rows", batch.rows(), ROWS_MAX)?;
     limit("columns", records.num_columns(), COLUMNS_MAX)?;
@@ -47,7 +60,7 @@ pub fn encode(batch: &Batch) -> Result<Bytes, WireError> {
     varint(&mut body, batch.rows());
     let schema = records.schema_ref();
     let columns = schema.fields().iter().zip(records.columns());
-    let sent = || columns.clone().filter(|(field, _)| field.name() != MONOTONIC_COLUMN);
+    let sent = || columns.clone().filter(move |(field, _)| is_sent(field.name()));
     varint(&mut body, sent().count());
     for (field, array) in sent() {
         text(&mut body, field.name());

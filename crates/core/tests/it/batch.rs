@@ -1,6 +1,6 @@
 //! Rows go in one by one and come out as columns; impossible values stay out and are counted.
 
-use gpuvitals_core::batch::{Value, ValueError};
+use gpuvitals_core::batch::{READ_ERROR_COLUMN, READ_US_COLUMN, Value, ValueError};
 use gpuvitals_core::catalogue::by_column;
 use gpuvitals_core::foreign::{Meaning, meaning};
 use gpuvitals_core::{
@@ -378,6 +378,33 @@ fn the_monotonic_clock_stays_on_its_host() {
     builder.row_at(1, 1, id);
     builder.row(2, id);
     assert_eq!(builder.finish(Origin::default(), 2).unwrap().monotonic(), None);
+}
+
+#[test]
+fn how_long_a_reading_took_is_packed_and_never_sent() {
+    let mut builder = BatchBuilder::new(Table::GpuEvents);
+    let id = builder.intern(&gpu("GPU-1"));
+    let read = builder.row_at(10, 1, id);
+    builder.set(read, MetricId::of("power_w"), Value::Float(1.5)).unwrap();
+    builder.set_extra(read, READ_US_COLUMN, 310_i64).unwrap();
+    let lost = builder.row_at(20, 2, id);
+    builder.set_extra(lost, READ_US_COLUMN, 41_000_i64).unwrap();
+    builder.set_extra_text(lost, READ_ERROR_COLUMN, "gone").unwrap();
+    let batch = builder.finish(Origin::default(), 1).unwrap();
+    let mut packed = Vec::new();
+    wire::pack(&batch, &mut packed).unwrap();
+    let here = wire::unpack(&packed).unwrap();
+    let took = here.read_us().unwrap();
+    assert_eq!([0, 1].map(|row| took.value(row)), [310.0, 41_000.0].map(|us| Some(Value::Float(us))));
+    assert_eq!([0, 1].map(|row| here.read_error(row)), [None, Some("gone")]);
+    assert_eq!(here.monotonic(), Some(&[1, 2][..]));
+    // What was unpacked is sent without them, too.
+    for batch in [&batch, &here] {
+        let sent = wire::decode(&wire::encode(batch).unwrap()).unwrap();
+        assert_eq!((sent.extras().count(), sent.rows()), (0, 2));
+        let message = message::render(batch, 1).unwrap();
+        assert!(!message.to_string().contains("read_"), "{message}");
+    }
 }
 
 #[test]

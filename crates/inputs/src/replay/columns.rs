@@ -10,9 +10,7 @@ use arrow_array::{
 };
 use arrow_schema::{ArrowError, DataType, Field, Schema, SchemaRef, TimeUnit};
 use arrow_select::filter::filter_record_batch;
-use gpuvitals_core::batch::{
-    EXTRA_COLUMNS_MAX, MONOTONIC_COLUMN, TIMESTAMP_COLUMN, text_type, type_of, widened,
-};
+use gpuvitals_core::batch::{EXTRA_COLUMNS_MAX, TIMESTAMP_COLUMN, is_local, text_type, type_of, widened};
 use gpuvitals_core::catalogue;
 use gpuvitals_core::identity::INDEX_COLUMN;
 use gpuvitals_core::number::float;
@@ -60,7 +58,7 @@ impl FileColumns {
         let (mut time, mut unknown) = (0, 0);
         for (leaf, field) in schema.fields().iter().enumerate() {
             let name = field.name();
-            if name == MONOTONIC_COLUMN {
+            if is_local(name) {
                 continue;
             }
             if name == TIMESTAMP_COLUMN {

@@ -157,7 +157,10 @@ fn foreign_types_become_ours_and_unknown_columns_are_kept() {
             ),
             ("uuid", Arc::new(StringArray::from(vec!["a", "b"]))),
             ("pod", Arc::new(StringArray::from(vec![Some(""), None]))),
+            // What stays on the machine that sampled.
             ("monotonic_ns", times([5, 6])),
+            ("read_us", Arc::new(Float64Array::from(vec![310.0, 41_000.0]))),
+            ("read_error", texts([None, Some("gone")])),
             ("memory_used_mb", Arc::new(Int32Array::from(vec![7, 8]))),
             ("slot", Arc::new(Int64Array::from(vec![Some(3), None]))),
         ],
