@@ -210,6 +210,7 @@ impl Recorder {
             rare: config.rare,
             hand_on: HAND_ON,
             monotonic: true,
+            reads: false,
             origin: Origin { node: Arc::clone(&config.machine.node), started_ns: about.started_ns },
         };
         // The directory first: a refused recording must sample nothing.

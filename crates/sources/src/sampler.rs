@@ -30,7 +30,7 @@ use crate::attribution::Owners;
 use crate::finding::Finding;
 use crate::probe::{Driver, Due, Probe, ProbeError, Reading};
 use handoff::{Handoff, HandoffTaken};
-use rows::RowList;
+use rows::{LocalColumns, RowList, RowTimes};
 use worker::{Terms, Worker};
 
 pub use state::{Lateness, Liveness, TargetState, WorkerStats};
@@ -65,6 +65,8 @@ pub struct SamplerConfig {
     pub exact: bool,
     /// Whether rows also carry the monotonic clock.
     pub monotonic: bool,
+    /// Whether rows of GPUs also say how long their reading took, and why it gave nothing.
+    pub reads: bool,
     /// The sampling process.
     pub origin: Origin,
 }
@@ -79,6 +81,7 @@ impl Default for SamplerConfig {
             hand_on: Duration::from_secs(1),
             exact: true,
             monotonic: false,
+            reads: false,
             origin: Origin::default(),
         }
     }
@@ -239,11 +242,9 @@ impl Sampler {
             }
             match self.handoff.take(patience) {
                 HandoffTaken::Rows(sequence, rows) => {
-                    self.ready().extend(rows.to_batches(
-                        self.config.monotonic,
-                        &self.config.origin,
-                        sequence,
-                    ));
+                    let SamplerConfig { monotonic, reads, origin, .. } = &self.config;
+                    let local = LocalColumns { monotonic: *monotonic, reads: *reads };
+                    self.ready().extend(rows.to_batches(local, origin, sequence));
                     self.handoff.give_back(rows);
                 }
                 HandoffTaken::Nothing => return Poll::NotBefore(0),
@@ -345,16 +346,20 @@ pub fn read_once(
     let mut reading = Reading::default();
     probe.read(Due::ALL, &mut reading)?;
     let now = Moment::now();
+    // These rows have no column of how long it took.
+    let times = RowTimes::of(now, now.wall_ns, 0);
     let state = state::WorkerState::new(probe.table(), probe.driver(), Duration::ZERO, probe.deadline());
     let mut rows = RowList::new(Arc::new(state));
     for row in reading.rows() {
         let identity = owners.attribute(row.identity());
-        match row.is_down() {
-            Some((reason, _)) => rows.add_blank(&identity, reason, now.wall_ns, now.mono_ns),
-            None => rows.add(&identity, row, row.taken_ns().unwrap_or(now.wall_ns), now.mono_ns),
+        if let Some((reason, _)) = row.is_down() {
+            rows.add_blank(&identity, reason, times);
+        } else {
+            let timestamp_ns = row.taken_ns().unwrap_or(now.wall_ns);
+            rows.add(&identity, row, RowTimes { timestamp_ns, ..times });
         }
     }
-    Ok(rows.to_batches(false, origin, sequence).collect())
+    Ok(rows.to_batches(LocalColumns::default(), origin, sequence).collect())
 }
 
 fn interval_of(probe: &dyn Probe, config: &SamplerConfig) -> Duration {

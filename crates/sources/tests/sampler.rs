@@ -172,6 +172,49 @@ fn a_device_that_hangs_holds_up_nobody_and_comes_back() {
 }
 
 #[test]
+fn rows_say_how_long_their_reading_took_and_why_it_gave_nothing_if_they_are_to() {
+    for reads in [false, true] {
+        let mut readings = 0;
+        let answer: ScriptedAnswer = Box::new(move |_, row| {
+            readings += 1;
+            let begin_ns = Moment::now().mono_ns;
+            while readings == 2 && Moment::now().mono_ns < begin_ns + 3_000_000 {
+                std::thread::yield_now();
+            }
+            if readings > 3 {
+                return Err(ProbeError::Gone("fell off the bus".to_owned()));
+            }
+            row.float(POWER, 1.0);
+            Ok(())
+        });
+        let identity = Arc::new(Identity::default().with(IdentityColumn::Uuid, "GPU-1").unwrap());
+        // However busy the machine is, no reading is taken for one that hangs.
+        let device: Box<dyn Probe> = Box::new(Scripted { identity, deadline: PATIENCE, answer });
+        let config = SamplerConfig { reads, ..every(Duration::from_millis(5)) };
+        let sampler = Sampler::start(vec![device], config, Owners::new()).unwrap();
+        let batches = until(&sampler, "a row without a value", |batch| batch.metric(POWER).is_none());
+        let took: Vec<f64> = batches
+            .iter()
+            .filter_map(|batch| Some((batch, batch.read_us()?)))
+            .flat_map(|(batch, took)| {
+                (0..batch.rows()).filter_map(move |row| took.value(row)).map(Value::as_f64)
+            })
+            .collect();
+        let errors: Vec<_> = batches
+            .iter()
+            .flat_map(|batch| (0..batch.rows()).filter_map(move |row| batch.read_error(row)))
+            .collect();
+        if reads {
+            assert_eq!((took.len(), errors), (4, vec!["gone"]));
+            // Right to a factor of 1.5.
+            assert!(took[1] >= 2_000.0, "{took:?}");
+        } else {
+            assert_eq!((took.len(), errors.len()), (0, 0));
+        }
+    }
+}
+
+#[test]
 fn a_device_that_is_gone_is_asked_ever_more_slowly_and_says_why() {
     let asked = Arc::new(Mutex::new(0));
     let count = Arc::clone(&asked);

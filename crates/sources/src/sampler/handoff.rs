@@ -136,6 +136,7 @@ mod tests {
 
     use super::*;
     use crate::probe::{Driver, Reading};
+    use crate::sampler::rows::{LocalColumns, RowTimes};
     use crate::sampler::state::WorkerState;
 
     fn worker() -> Arc<WorkerState> {
@@ -148,7 +149,8 @@ mod tests {
         let mut reading = Reading::default();
         reading.row(&gpu);
         let mut rows = RowList::new(Arc::clone(worker));
-        rows.add(&gpu, &reading.rows()[0], time, 0);
+        let times = RowTimes { timestamp_ns: time, monotonic_ns: 0, read_us: 0 };
+        rows.add(&gpu, &reading.rows()[0], times);
         rows
     }
 
@@ -164,7 +166,8 @@ mod tests {
         for expected in [2_i64, 3] {
             match handoff.take(Duration::ZERO) {
                 HandoffTaken::Rows(sequence, rows) => {
-                    let batch = rows.to_batches(false, &Origin::default(), sequence).next().unwrap();
+                    let mut batches = rows.to_batches(LocalColumns::default(), &Origin::default(), sequence);
+                    let batch = batches.next().unwrap();
                     assert_eq!(
                         (batch.timestamps()[0], batch.sequence()),
                         (expected, expected.unsigned_abs())

@@ -8,7 +8,8 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use gpuvitals_core::batch::{Value, ValueError};
+use gpuvitals_core::batch::{READ_ERROR_COLUMN, READ_US_COLUMN, RowId, Value, ValueError};
+use gpuvitals_core::clock::Moment;
 use gpuvitals_core::{AbsenceReason, Batch, BatchBuilder, Identity, MetricId, Origin, Table};
 
 use super::state::WorkerState;
@@ -30,12 +31,60 @@ pub(crate) struct RowList {
     absences: Vec<(MetricId, AbsenceReason)>,
 }
 
+/// When a row was taken, and how long the reading took that gave it.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct RowTimes {
+    /// Nanoseconds UTC since 1970.
+    pub(crate) timestamp_ns: i64,
+    /// The same moment on the monotonic clock.
+    pub(crate) monotonic_ns: i64,
+    /// How long the reading took, microseconds, as [`ShownReads`] says it.
+    pub(crate) read_us: i64,
+}
+
+impl RowTimes {
+    /// Of a row with this time, taken at this moment.
+    pub(crate) fn of(at: Moment, timestamp_ns: i64, read_us: i64) -> Self {
+        Self { timestamp_ns, monotonic_ns: at.mono_ns, read_us }
+    }
+}
+
+/// How long readings of a device take, as its rows say it. One that takes about as long as the one before has its number: so the column
+/// is nearly constant and takes next to no bytes, and a reading that slows down shows at once.
+#[derive(Debug, Default)]
+pub(crate) struct ShownReads {
+    us: i64,
+}
+
+impl ShownReads {
+    /// The next reading, which took so many nanoseconds; in microseconds.
+    pub(crate) fn next(&mut self, took_ns: i64) -> i64 {
+        let us = took_ns / 1_000;
+        // Between two thirds of it and half as much more.
+        let is_alike = 3 * us >= 2 * self.us && 2 * us <= 3 * self.us;
+        if !is_alike {
+            self.us = two_digits(us);
+        }
+        self.us
+    }
+}
+
+/// The columns that stay on the machine and that rows have beside what was read.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct LocalColumns {
+    /// The monotonic clock.
+    pub(crate) monotonic: bool,
+    /// How long the reading took, and why it gave nothing.
+    pub(crate) reads: bool,
+}
+
 /// A row without its values.
 #[derive(Debug, Clone, Copy)]
 struct RowHead {
     identity: usize,
-    timestamp_ns: i64,
-    monotonic_ns: i64,
+    times: RowTimes,
+    /// Why the reading gave nothing; none: it gave something, or the device sleeps.
+    error: Option<AbsenceReason>,
     /// Ends of its values, details, own values and absences in the flat lists; they begin where those of the row before end.
     values_end: usize,
     details_end: usize,
@@ -76,33 +125,28 @@ impl RowList {
 
     /// When the first was taken, monotonic.
     pub(crate) fn since_ns(&self) -> Option<i64> {
-        self.heads.first().map(|head| head.monotonic_ns)
+        self.heads.first().map(|head| head.times.monotonic_ns)
     }
 
     /// Adds a row.
-    pub(crate) fn add(&mut self, whose: &Arc<Identity>, row: &Row, timestamp_ns: i64, monotonic_ns: i64) {
+    pub(crate) fn add(&mut self, whose: &Arc<Identity>, row: &Row, times: RowTimes) {
         self.values.extend_from_slice(row.values());
         self.details.extend_from_slice(row.details());
         self.own.extend_from_slice(row.own_values());
         self.absences.extend_from_slice(row.absences());
-        self.push(whose, timestamp_ns, monotonic_ns);
+        self.push(whose, times, None);
     }
 
     /// Adds a row without a value: from this time on the GPU reports nothing, for this reason.
-    pub(crate) fn add_blank(
-        &mut self,
-        whose: &Arc<Identity>,
-        reason: AbsenceReason,
-        timestamp_ns: i64,
-        monotonic_ns: i64,
-    ) {
+    pub(crate) fn add_blank(&mut self, whose: &Arc<Identity>, reason: AbsenceReason, times: RowTimes) {
         if self.worker.table == Table::GpuEvents {
             self.absences.push((WATCHED, reason));
-            self.push(whose, timestamp_ns, monotonic_ns);
+            // That it sleeps was read without an error.
+            self.push(whose, times, Some(reason).filter(|reason| *reason != AbsenceReason::Suspended));
         }
     }
 
-    fn push(&mut self, whose: &Arc<Identity>, timestamp_ns: i64, monotonic_ns: i64) {
+    fn push(&mut self, whose: &Arc<Identity>, times: RowTimes, error: Option<AbsenceReason>) {
         let known = self.identities.iter().position(|identity| Arc::ptr_eq(identity, whose));
         let identity = known.unwrap_or_else(|| {
             self.identities.push(Arc::clone(whose));
@@ -110,8 +154,8 @@ impl RowList {
         });
         self.heads.push(RowHead {
             identity,
-            timestamp_ns,
-            monotonic_ns,
+            times,
+            error,
             values_end: self.values.len(),
             details_end: self.details.len(),
             own_end: self.own.len(),
@@ -123,11 +167,11 @@ impl RowList {
     /// counted.
     pub(crate) fn to_batches(
         &self,
-        monotonic: bool,
+        local: LocalColumns,
         origin: &Origin,
         sequence: u64,
     ) -> impl Iterator<Item = Batch> + use<> {
-        let (rows, invalid_rows) = self.to_rows(monotonic);
+        let (rows, invalid_rows) = self.to_rows(local);
         let (details, invalid_details) = self.to_details();
         let invalid = invalid_rows + invalid_details;
         if invalid > 0 {
@@ -138,20 +182,23 @@ impl RowList {
     }
 
     /// The rows of the worker's table; those of the CPUs of a host follow its own. Also returns the number of impossible values.
-    fn to_rows(&self, monotonic: bool) -> (BatchBuilder, u64) {
+    fn to_rows(&self, local: LocalColumns) -> (BatchBuilder, u64) {
         let mut builder = BatchBuilder::new(self.worker.table);
         let ids: Vec<_> = self.identities.iter().map(|identity| builder.add_identity(identity)).collect();
         let (mut values, mut details, mut own, mut absences, mut invalid) = (0, 0, 0, 0, 0);
         for head in &self.heads {
             let Some(&id) = ids.get(head.identity) else { continue };
             let at = |builder: &mut BatchBuilder| {
-                if monotonic {
-                    builder.row_at(head.timestamp_ns, head.monotonic_ns, id)
+                if local.monotonic {
+                    builder.row_at(head.times.timestamp_ns, head.times.monotonic_ns, id)
                 } else {
-                    builder.row(head.timestamp_ns, id)
+                    builder.row(head.times.timestamp_ns, id)
                 }
             };
             let row = at(&mut builder);
+            if local.reads && self.worker.table == Table::GpuEvents {
+                invalid += u64::from(head.set_reading(&mut builder, row).is_err());
+            }
             for (metric, value) in self.values.get(values..head.values_end).unwrap_or_default() {
                 invalid += u64::from(builder.set(row, *metric, *value).is_err());
             }
@@ -193,7 +240,7 @@ impl RowList {
             };
             let id = builder.intern(identity);
             for Detail { metric, instance, value } in details {
-                let row = builder.row(head.timestamp_ns, id);
+                let row = builder.row(head.times.timestamp_ns, id);
                 let mut set = || -> Result<(), ValueError> {
                     builder.set_extra_text(row, "metric", metric.metric().column)?;
                     builder.set_extra_text(row, "instance", &instance.to_string())?;
@@ -203,5 +250,44 @@ impl RowList {
             }
         }
         (builder, invalid)
+    }
+}
+
+impl RowHead {
+    /// Says of a row how long its reading took, and why it gave nothing.
+    fn set_reading(&self, builder: &mut BatchBuilder, row: RowId) -> Result<(), ValueError> {
+        builder.set_extra(row, READ_US_COLUMN, Value::Int(self.times.read_us))?;
+        self.error.map_or(Ok(()), |error| builder.set_extra_text(row, READ_ERROR_COLUMN, error.as_str()))
+    }
+}
+
+/// A number with its first two digits alone: what is behind them is noise.
+fn two_digits(number: i64) -> i64 {
+    let mut unit = 1;
+    while number / unit >= 100 {
+        unit *= 10;
+    }
+    (number + unit / 2) / unit * unit
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{ShownReads, two_digits};
+
+    #[test]
+    fn readings_that_take_about_as_long_have_one_number() {
+        let mut shown = ShownReads::default();
+        let took_us = [0, 312, 330, 250, 460, 480, 41_300, 39_000, 305];
+        let said = took_us.map(|us| shown.next(us * 1_000));
+        assert_eq!(said, [0, 310, 310, 310, 310, 480, 41_000, 41_000, 310]);
+    }
+
+    #[test]
+    fn two_digits_of_a_duration_count() {
+        let cases =
+            [(0, 0), (7, 7), (99, 99), (104, 100), (105, 110), (312, 310), (999, 1_000), (41_499, 41_000)];
+        for (read, said) in cases {
+            assert_eq!(two_digits(read), said, "{read}");
+        }
     }
 }

@@ -9,7 +9,7 @@ use gpuvitals_core::clock::{Moment, mono_ns};
 use gpuvitals_core::{AbsenceReason, Identity, Table};
 
 use super::handoff::Handoff;
-use super::rows::{RowList, WATCHED};
+use super::rows::{RowList, RowTimes, ShownReads, WATCHED};
 use super::schedule::{Schedule, stamp};
 use super::sleep::{nanos, sleep_until};
 use super::state::{Liveness, Target, WorkerState};
@@ -94,10 +94,9 @@ impl Worker {
         }
         let mut schedule = Schedule::new(interval_ns, started);
         let (mut slow_ns, mut rare_ns) = (started.mono_ns, started.mono_ns);
-        let mut last_stamp_ns = i64::MIN;
-        let mut slowest_ns = 0;
-        let mut pause = Pause::default();
-        let mut reading = Reading::default();
+        let (mut last_stamp_ns, mut slowest_ns) = (i64::MIN, 0);
+        let (mut pause, mut reading, mut shown) =
+            (Pause::default(), Reading::default(), ShownReads::default());
         while self.wait(schedule.next_ns()) {
             let begin = Moment::now();
             if pause.until_ns > begin.mono_ns {
@@ -116,6 +115,7 @@ impl Worker {
             // A device that is always slow provides everything it has; one that hung provided nothing
             // meanwhile.
             let took_ns = end.mono_ns - begin.mono_ns;
+            let read_us = shown.next(took_ns);
             let has_hung = was_stuck && took_ns > slowest_ns * 2;
             slowest_ns = took_ns.max(slowest_ns - slowest_ns / 64);
             // A reading that hung has the time of its end; any other that of its begin.
@@ -125,7 +125,7 @@ impl Worker {
             let failure = result.as_ref().err().map(ProbeError::reason);
             if let Some(reason) = failure.or(has_hung.then_some(AbsenceReason::TimedOut)) {
                 last_stamp_ns = stamp(begin.wall_ns, interval_ns, last_stamp_ns);
-                self.lose_all(reason, last_stamp_ns, begin);
+                self.lose_all(reason, RowTimes::of(begin, last_stamp_ns, read_us));
             }
             if let Err(error) = result {
                 self.state.failed(error.reason());
@@ -137,7 +137,7 @@ impl Worker {
                 self.handoff.give(&mut self.rows());
             } else {
                 last_stamp_ns = stamp(taken.wall_ns, interval_ns, last_stamp_ns);
-                self.take_rows(&reading, due, taken, last_stamp_ns);
+                self.take_rows(&reading, due, taken, RowTimes::of(taken, last_stamp_ns, read_us));
                 let mut rows = self.rows();
                 // Rows that would be too old at the next tick are handed over now.
                 let age_then_ns =
@@ -173,7 +173,7 @@ impl Worker {
         }
     }
 
-    fn take_rows(&mut self, reading: &Reading, due: Due, now: Moment, timestamp_ns: i64) {
+    fn take_rows(&mut self, reading: &Reading, due: Due, now: Moment, times: RowTimes) {
         if self.state.table == Table::GpuProcesses {
             self.owners.list_processes(self.state.driver, pids(reading));
         }
@@ -200,14 +200,14 @@ impl Worker {
             let mut rows = self.rows.lock().unwrap_or_else(PoisonError::into_inner);
             if let Some((reason, detail)) = row.is_down().or(stale) {
                 self.state.failed(reason);
-                entry.lose(&mut rows, reason, timestamp_ns, now);
+                entry.lose(&mut rows, reason, times);
                 entry.target.becomes(Liveness::Down { reason, detail: detail.to_owned() }, now);
                 continue;
             }
-            let taken_ns = is_kept.then(|| row.taken_ns().unwrap_or(timestamp_ns));
+            let taken_ns = is_kept.then(|| row.taken_ns().unwrap_or(times.timestamp_ns));
             entry.target.gave(taken_ns, entry.update_ns, now);
             if let Some(taken_ns) = taken_ns {
-                rows.add(&entry.attributed, row, taken_ns, now.mono_ns);
+                rows.add(&entry.attributed, row, RowTimes { timestamp_ns: taken_ns, ..times });
                 self.state.rows.fetch_add(1 + row.details().len() as u64, Ordering::Relaxed);
                 self.state.invalid.fetch_add(row.refused(), Ordering::Relaxed);
             }
@@ -215,10 +215,10 @@ impl Worker {
     }
 
     /// All its targets report nothing from now on, for this reason.
-    fn lose_all(&mut self, reason: AbsenceReason, timestamp_ns: i64, now: Moment) {
+    fn lose_all(&mut self, reason: AbsenceReason, times: RowTimes) {
         let mut rows = self.rows.lock().unwrap_or_else(PoisonError::into_inner);
         for entry in &mut self.entries {
-            entry.lose(&mut rows, reason, timestamp_ns, now);
+            entry.lose(&mut rows, reason, times);
             if reason == AbsenceReason::Gone {
                 // A driver that comes back may be another one.
                 (entry.seen, entry.moves, entry.update_ns) = (None, false, None);
@@ -267,9 +267,9 @@ impl Drop for Worker {
 impl WorkerEntry {
     /// It gave rows and gives none from now on: one row without a value records this. So it is with one that is gone from the
     /// start, although its driver names it.
-    fn lose(&self, rows: &mut RowList, reason: AbsenceReason, timestamp_ns: i64, now: Moment) {
+    fn lose(&self, rows: &mut RowList, reason: AbsenceReason, times: RowTimes) {
         if self.target.is_up() || (reason == AbsenceReason::Gone && self.target.is_starting()) {
-            rows.add_blank(&self.attributed, reason, timestamp_ns, now.mono_ns);
+            rows.add_blank(&self.attributed, reason, times);
         }
     }
 
