@@ -88,8 +88,13 @@ impl Bursts {
         if probes.is_empty() {
             return;
         }
-        let config =
-            SamplerConfig { interval: INTERVAL, exact: false, monotonic: true, ..self.config.clone() };
+        let config = SamplerConfig {
+            interval: INTERVAL,
+            exact: false,
+            monotonic: true,
+            reads: true,
+            ..self.config.clone()
+        };
         match Sampler::start(probes, config, Arc::clone(&self.owners)) {
             Ok(sampler) => {
                 tracing::info!(gpu, rate = BURST_RATE, "the GPU is sampled faster for the flight recorder");

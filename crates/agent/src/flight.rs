@@ -165,7 +165,8 @@ fn faster(parts: &FlightParts<'_>) -> Option<Sampler> {
         return None;
     }
     let interval = Duration::from_secs_f64(1.0 / rate);
-    let config = SamplerConfig { interval, exact: false, monotonic: true, ..parts.sampling.sampler() };
+    let usual = parts.sampling.sampler();
+    let config = SamplerConfig { interval, exact: false, monotonic: true, reads: true, ..usual };
     match Sampler::start(probes, config, Arc::clone(&parts.owners)) {
         Ok(sampler) => {
             tracing::info!(rate, "GPUs are sampled for the flight recorder, too");

@@ -125,7 +125,7 @@ impl Agent {
         let Parts { queue, machine, found, simulated, beside, .. } = parts;
         let ownership = sampling.ownership();
         // Totals grow with the monotonic clock: a step of the wall clock is no time in which energy was used.
-        let terms = SamplerConfig { monotonic: true, ..sampling.sampler() };
+        let terms = SamplerConfig { monotonic: true, reads: true, ..sampling.sampler() };
         let processes = found.process_probes();
         let probes = found.probes.into_iter().chain(processes).collect();
         let interval = terms.interval;

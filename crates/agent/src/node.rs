@@ -19,7 +19,7 @@ use gpuvitals_sources::sampler::{Liveness, Sampler, SamplerError, TargetState};
 use crate::hooks::Jobs;
 use crate::kernel::{KernelNews, KernelWatch};
 use crate::publishing::{Publisher, WaitingRows};
-use crate::reads::{ReadNews, ReadWatch};
+use crate::reads::ReadWatch;
 
 /// Longest wait for a batch, so that a stop is noticed and the feed's pulse continues.
 const PATIENCE: Duration = Duration::from_millis(250);
@@ -47,6 +47,8 @@ pub(crate) struct Node {
     kernel: Option<Arc<KernelWatch>>,
     /// Keeps the last minutes, if it may.
     flight: Option<Arc<FlightRecorder>>,
+    /// How long readings take.
+    reads: Mutex<ReadWatch>,
     /// Rows waiting to be published. The holder takes rows from the sampler and passes them on, so that they
     /// stay in order.
     intake: Mutex<Option<WaitingRows>>,
@@ -78,6 +80,7 @@ impl Node {
     pub(crate) fn new(sampler: Sampler, config: ExpositionConfig) -> Self {
         let places = sampler.states().iter().filter_map(|state| place_of(&state.identity)).collect();
         Self {
+            reads: Mutex::new(ReadWatch::new(sampler.origin().clone())),
             sampler,
             exposition: Mutex::new(Exposition::new(config)),
             publisher: None,
@@ -167,8 +170,7 @@ impl Node {
 
     /// Feeds sampled rows to the exposition, and to the publisher, until the other end of `stop` is dropped.
     pub(crate) fn feed(&self, stop: &Receiver<()>) {
-        let mut seen = AbsencesSeen::new();
-        let (mut stuck, mut reads) = (BTreeSet::new(), ReadWatch::new(self.sampler.origin().clone()));
+        let (mut seen, mut stuck) = (AbsencesSeen::new(), BTreeSet::new());
         let mut looked_ns = 0;
         loop {
             self.sampler.wait(PATIENCE);
@@ -183,7 +185,7 @@ impl Node {
                 tell_changes(&states, &mut seen, now);
                 self.watch_library(&states, now);
                 self.tell_stuck(&states, &mut stuck);
-                self.take_reads(&states, &mut reads, now);
+                self.take_reads(&states, now);
                 self.take_jobs(&states, now);
                 self.take_kernel(&states, now);
             }
@@ -233,12 +235,9 @@ impl Node {
         self.take_more(rows, now);
     }
 
-    /// Passes on how long readings took, and whose have slowed down.
-    fn take_reads(&self, states: &[TargetState], reads: &mut ReadWatch, now: Moment) {
-        let ReadNews { reads, rows } = reads.look(&self.sampler.stats(), states, now);
-        if let Some(flight) = &self.flight {
-            flight.reads(reads);
-        }
+    /// Passes on whose readings have slowed down.
+    fn take_reads(&self, states: &[TargetState], now: Moment) {
+        let rows = self.reads.lock().unwrap_or_else(PoisonError::into_inner).look(states, now);
         self.take_more(rows, now);
     }
 
@@ -261,6 +260,7 @@ impl Node {
         if let Some(flight) = &self.flight {
             flight.take(&batch);
         }
+        self.reads.lock().unwrap_or_else(PoisonError::into_inner).take(&batch);
         if let Some(kernel) = &self.kernel {
             kernel.sampled(&batch, now);
         }

@@ -14,6 +14,7 @@ pub mod hints;
 pub mod judgement;
 pub mod outgoing;
 pub mod robust;
+pub mod row_reads;
 pub mod slow_reads;
 pub mod steps;
 pub mod summary;

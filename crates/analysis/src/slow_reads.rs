@@ -35,7 +35,7 @@ pub(crate) const SETTLED_NS: i64 = 10 * MINUTE_NS;
 /// Fewest GPUs of a node of which most are slow because the node is.
 const PEERS_MIN: usize = 2;
 /// Most GPUs; a node has fewer.
-const GPUS_MAX: usize = 512;
+pub(crate) const GPUS_MAX: usize = 512;
 
 /// How long a reading of a GPU took.
 #[derive(Debug, Clone, Copy)]

@@ -7,7 +7,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use gpuvitals_core::batch::RowKeys;
+use gpuvitals_core::batch::{RowKeys, is_local};
 use gpuvitals_core::wire::pack;
 use gpuvitals_core::{Batch, Table};
 use gpuvitals_log::read_beside;
@@ -113,7 +113,8 @@ impl Gathered {
 
     fn add(&mut self, batch: &Batch) -> Result<(), FlightError> {
         let mut packed = Vec::new();
-        pack(batch, &mut packed)?;
+        // How long readings took says nothing elsewhere.
+        pack(&batch.without_foreign(is_local), &mut packed)?;
         // A batch of a ring or a file is far smaller.
         let len = u32::try_from(packed.len()).unwrap_or(u32::MAX);
         let bytes = Bytes::from([len.to_le_bytes().as_slice(), &packed].concat());

@@ -17,14 +17,13 @@ use crate::line::FlightLine;
 use crate::order::Order;
 use crate::place;
 use crate::processes::Processes;
-use crate::reads::FlightRead;
 use crate::ring::{self, RingItem};
 use crate::tables::{IncidentFile, IncidentTable};
 
 /// Tables that become files.
 const TABLES: [Table; 2] = [Table::GpuEvents, Table::SystemEvents];
 /// Most bytes of a text file, about: ten thousands of lines of the kernel.
-const NOTES_LEN_MAX: usize = 8 << 20;
+const LINES_LEN_MAX: usize = 8 << 20;
 
 /// The files of an incident that are not whole yet.
 #[derive(Debug)]
@@ -35,33 +34,32 @@ pub(crate) struct Filling {
     tables: Vec<(Table, Box<dyn IncidentTable>)>,
     facts: Facts,
     processes: Processes,
-    lines: Notes,
-    reads: Notes,
+    lines: KernelText,
     /// The segment and the number of the last record that was looked at.
     last: (u64, u64),
 }
 
-/// What was noted beside the rows, as the text of a file.
+/// Lines of the kernel, as the text of a file.
 #[derive(Debug, Default)]
-struct Notes {
+struct KernelText {
     text: String,
     count: u64,
 }
 
-impl Notes {
-    fn add<T>(&mut self, notes: &[T], written: fn(&T) -> String) {
-        for note in notes {
-            if self.text.len() >= NOTES_LEN_MAX {
+impl KernelText {
+    fn add(&mut self, lines: &[FlightLine]) {
+        for line in lines {
+            if self.text.len() >= LINES_LEN_MAX {
                 break;
             }
-            self.text.push_str(&written(note));
+            self.text.push_str(&line.written());
             self.count += 1;
         }
     }
 
-    /// Writes the file behind a head, if there is anything.
-    fn put(&self, path: &Path, head: &str) -> Result<(), FlightError> {
-        if self.count == 0 { Ok(()) } else { put_file(path, &[head.as_bytes(), self.text.as_bytes()]) }
+    /// Writes the file, if there is anything.
+    fn put(&self, path: &Path) -> Result<(), FlightError> {
+        if self.count == 0 { Ok(()) } else { put_file(path, self.text.as_bytes()) }
     }
 }
 
@@ -83,8 +81,7 @@ impl Filling {
             tables,
             facts: Facts::around(order.trigger.at_ns),
             processes: Processes::default(),
-            lines: Notes::default(),
-            reads: Notes::default(),
+            lines: KernelText::default(),
             last: (0, 0),
         })
     }
@@ -103,8 +100,7 @@ impl Filling {
             self.last = (record.place.segment(), record.sequence);
             match ring::item(&record, self.span)? {
                 Some(RingItem::Rows(batch)) => self.add(&batch)?,
-                Some(RingItem::Lines(lines)) => self.lines.add(&lines, FlightLine::written),
-                Some(RingItem::Reads(reads)) => self.reads.add(&reads, FlightRead::written),
+                Some(RingItem::Lines(lines)) => self.lines.add(&lines),
                 None => {}
             }
         }
@@ -133,16 +129,15 @@ impl Filling {
 
     /// Ends the files, and writes `incident.json`.
     pub(crate) fn end(self, order: &Order) -> Result<FlightIncident, FlightError> {
-        let Self { part, tables, facts, processes, lines, reads, .. } = self;
+        let Self { part, tables, facts, processes, lines, .. } = self;
         let mut rows = BTreeMap::new();
         for (table, file) in tables {
             rows.insert(table.name().to_owned(), file.put()?);
         }
         let path = part.join("processes.json");
         let text = processes.json().map_err(|source| FlightError::Json { path: path.clone(), source })?;
-        put_file(&path, &[&text])?;
-        lines.put(&part.join("kernel.log"), "")?;
-        reads.put(&part.join("reads.csv"), FlightRead::HEAD)?;
+        put_file(&path, &text)?;
+        lines.put(&part.join("kernel.log"))?;
         let had = facts.span();
         let (gpus, read_errors) = facts.into_parts();
         let now = Moment::now();
@@ -173,10 +168,9 @@ impl Filling {
 }
 
 /// Writes a file that was not there.
-fn put_file(path: &Path, texts: &[&[u8]]) -> Result<(), FlightError> {
+fn put_file(path: &Path, text: &[u8]) -> Result<(), FlightError> {
     let mut file = create_file(path).map_err(FlightError::io("create", path))?;
-    let written = texts.iter().try_for_each(|text| file.write_all(text));
-    written.and_then(|()| file.sync_all()).map_err(FlightError::io("write", path))
+    file.write_all(text).and_then(|()| file.sync_all()).map_err(FlightError::io("write", path))
 }
 
 /// What the files of rows say of themselves, as those of a recording.

@@ -11,7 +11,7 @@
 //! DIR/LOCK, ring/*.wal                 the ring: a log with the rows, and the triggers whose incident is not written yet
 //! DIR/boot                             what the kernel calls the boot that the agent runs in
 //! DIR/incidents/ID/                    incident.json, gpu_events.parquet, system_events.parquet, processes.json,
-//!                                      kernel.log, reads.csv
+//!                                      kernel.log
 //! DIR/incidents/ID.part/               one that is being written, or whose writer was killed
 //! DIR/jobs/LOCK, ID/                   of a gateway: incident.json of a whole job, NODE.window and NODE.rest
 //! ```
@@ -67,7 +67,6 @@ pub use job_incident::{AskedNode, FirstVictim, JobIncident, JobTrigger, NodeWind
 pub use job_window::{IncomingWindow, WindowPieces};
 pub use line::FlightLine;
 pub use place::FlightPlace;
-pub use reads::FlightRead;
 pub use recorder::FlightRecorder;
 pub use rule::{FlightRule, RuleError};
 pub use settings::FlightSettings;

@@ -17,7 +17,6 @@ use crate::folder::FlightFolder;
 use crate::incident::FlightSpan;
 use crate::line::FlightLine;
 use crate::place::FlightPlace;
-use crate::reads::FlightRead;
 use crate::tables::IncidentFiles;
 use crate::terms::{FlightCounts, FlightTerms};
 use crate::trigger::FlightTrigger;
@@ -98,11 +97,6 @@ impl FlightRecorder {
     /// Where the kernel's lines are from, or why there are none. Never waits.
     pub fn kernel_log(&self, what: &str) {
         self.send(Input::KernelLog(what.to_owned()));
-    }
-
-    /// Takes how long readings took. Never waits.
-    pub fn reads(&self, reads: Vec<FlightRead>) {
-        self.send(Input::Reads(reads));
     }
 
     /// A reading of this GPU is out past its deadline. Never waits.

@@ -7,7 +7,6 @@
 //! | 17 | the id of an incident that is written |
 //! | 18 | nothing: the agent ended, and knew it |
 //! | 19 | lines of the kernel: `first_ns i64 \| last_ns i64`, then a list of [`FlightLine`] as JSON |
-//! | 20 | how long readings took: the same with [`FlightRead`] |
 //!
 //! Integers are little-endian. Every record is synced before it counts, so that what [`Ring::append`] has taken outlives a power cut.
 
@@ -17,12 +16,10 @@ use bytes::Bytes;
 use gpuvitals_core::wire::{pack, unpack};
 use gpuvitals_core::{Batch, Table};
 use gpuvitals_log::{Disk, Durability, Log, LogConfig, Record, Recovery, SegmentStats};
-use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use crate::error::FlightError;
 use crate::line::FlightLine;
-use crate::reads::FlightRead;
 use crate::trigger::FlightTrigger;
 
 /// Bytes of a segment: at one sample a second the rows of 8 GPUs fill some in ten minutes.
@@ -38,36 +35,10 @@ const TRIGGER: u8 = 16;
 const WRITTEN: u8 = 17;
 const ENDED: u8 = 18;
 const LINES: u8 = 19;
-const READS: u8 = 20;
 /// Bytes of the times before the rows.
 const TIMES_LEN: usize = 16;
-/// Most notes in a record; a line of the kernel is at most 1 KiB, some more as JSON.
-const NOTES_MAX: usize = 64;
-
-/// What is noted beside the rows.
-pub(crate) trait RingNote: Serialize + DeserializeOwned {
-    /// The kind of its records.
-    const KIND: u8;
-
-    /// When it was noted, nanoseconds UTC.
-    fn at_ns(&self) -> i64;
-}
-
-impl RingNote for FlightLine {
-    const KIND: u8 = LINES;
-
-    fn at_ns(&self) -> i64 {
-        self.at_ns
-    }
-}
-
-impl RingNote for FlightRead {
-    const KIND: u8 = READS;
-
-    fn at_ns(&self) -> i64 {
-        self.at_ns
-    }
-}
+/// Most lines in a record; one is at most 1 KiB, some more as JSON.
+const LINES_MAX: usize = 64;
 
 /// A trigger of the ring, with the id of the incident that it begins.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -164,17 +135,17 @@ impl Ring {
         Ok(())
     }
 
-    /// Appends what was noted beside the rows, as many as a record holds at once; when this returns it outlives a power cut.
+    /// Appends lines of the kernel, as many as a record holds at once; when this returns they outlive a power cut.
     ///
     /// # Errors
-    /// If it cannot be written.
-    pub(crate) fn append_notes<T: RingNote>(&mut self, notes: &[T]) -> Result<(), FlightError> {
-        for some in notes.chunks(NOTES_MAX) {
-            let first_ns = some.iter().map(RingNote::at_ns).min().unwrap_or_default();
-            let last_ns = some.iter().map(RingNote::at_ns).max().unwrap_or_default();
+    /// If they cannot be written.
+    pub(crate) fn append_lines(&mut self, lines: &[FlightLine]) -> Result<(), FlightError> {
+        for some in lines.chunks(LINES_MAX) {
+            let first_ns = some.iter().map(|line| line.at_ns).min().unwrap_or_default();
+            let last_ns = some.iter().map(|line| line.at_ns).max().unwrap_or_default();
             let mut payload = begun(first_ns, last_ns, 0);
             payload.extend(serde_json::to_vec(some).unwrap_or_default());
-            let appended = self.log.append(T::KIND, payload.into(), Durability::Synced).wait()?;
+            let appended = self.log.append(LINES, payload.into(), Durability::Synced).wait()?;
             note(&mut self.newest, appended.place.segment(), last_ns);
         }
         Ok(())
@@ -326,8 +297,6 @@ pub(crate) enum RingItem {
     Rows(Batch),
     /// Lines of the kernel.
     Lines(Vec<FlightLine>),
-    /// How long readings took.
-    Reads(Vec<FlightRead>),
 }
 
 /// What a record holds of some time, ends included; none: nothing.
@@ -336,24 +305,23 @@ pub(crate) enum RingItem {
 /// If its rows cannot be read.
 pub(crate) fn item(record: &Record, span: (i64, i64)) -> Result<Option<RingItem>, FlightError> {
     Ok(match record.kind {
-        LINES => Some(RingItem::Lines(notes(record, span))),
-        READS => Some(RingItem::Reads(notes(record, span))),
+        LINES => Some(RingItem::Lines(lines(record, span))),
         _ if last_row(record).is_some() => within(record, span)?.map(RingItem::Rows),
         _ => None,
     })
 }
 
-/// The notes of a record within some time.
-fn notes<T: RingNote>(record: &Record, (from_ns, to_ns): (i64, i64)) -> Vec<T> {
+/// The lines of a record within some time.
+fn lines(record: &Record, (from_ns, to_ns): (i64, i64)) -> Vec<FlightLine> {
     let is_apart = |(first_ns, last_ns): (i64, i64)| last_ns < from_ns || first_ns > to_ns;
     if times(&record.payload).is_none_or(is_apart) {
         return Vec::new();
     }
     let text = record.payload.get(TIMES_LEN..).unwrap_or_default();
     // A record that another version has written is no reason to lose the incident.
-    let mut notes: Vec<T> = serde_json::from_slice(text).unwrap_or_default();
-    notes.retain(|note| (from_ns..=to_ns).contains(&note.at_ns()));
-    notes
+    let mut lines: Vec<FlightLine> = serde_json::from_slice(text).unwrap_or_default();
+    lines.retain(|line| (from_ns..=to_ns).contains(&line.at_ns));
+    lines
 }
 
 /// The rows of a record within some time; none if there is none.

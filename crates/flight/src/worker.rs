@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use gpuvitals_analysis::slow_reads::SlowReads;
+use gpuvitals_analysis::row_reads::RowReads;
 use gpuvitals_core::clock::Moment;
 use gpuvitals_core::time::{MINUTE_NS, SECOND_NS};
 use gpuvitals_core::{Batch, Table, causes};
@@ -20,7 +20,7 @@ use crate::folder::{FlightFolder, IncidentState};
 use crate::incident::FlightIncident;
 use crate::line::FlightLine;
 use crate::place::FlightPlace;
-use crate::reads::{self, FlightRead};
+use crate::reads;
 use crate::ring::{self, Before, Ring, RingTrigger};
 use crate::terms::{FlightCounts, FlightTerms};
 use crate::trigger::{Cause, FlightTrigger, JOB};
@@ -40,8 +40,6 @@ const JOIN_NS: i64 = MINUTE_NS;
 const OTHERS_MAX: usize = 32;
 /// Lines of the kernel that wait; of more the newest are lost.
 const LINES_MAX: usize = 4_096;
-/// The same of notes on readings.
-const READS_MAX: usize = 16_384;
 /// Causes that are remembered; a node has fewer.
 const CAUSES_MAX: usize = 4_096;
 /// Between two openings of a ring whose disk fails.
@@ -58,8 +56,6 @@ pub(crate) enum Input {
     Kernel(FlightLine),
     /// Where such lines are from, or why there are none.
     KernelLog(String),
-    /// How long readings took.
-    Reads(Vec<FlightRead>),
     /// A GPU whose reading is out past its deadline.
     Stuck(String),
     /// Somebody asks by a signal.
@@ -77,7 +73,6 @@ impl Input {
             Self::Sampled(batch) | Self::Faster(batch) => batch.rows(),
             Self::Kernel(_)
             | Self::KernelLog(_)
-            | Self::Reads(_)
             | Self::Stuck(_)
             | Self::Signal
             | Self::Asked { .. }
@@ -95,8 +90,7 @@ pub(crate) struct Worker {
     waiting: Vec<Batch>,
     rows: usize,
     lines: Vec<FlightLine>,
-    reads: Vec<FlightRead>,
-    slow: SlowReads,
+    reads: RowReads,
     kernel_log: String,
     /// When the first of what waits came, monotonic.
     since_ns: i64,
@@ -192,8 +186,7 @@ impl Worker {
             waiting: Vec::new(),
             rows: 0,
             lines: Vec::new(),
-            reads: Vec::new(),
-            slow: SlowReads::default(),
+            reads: RowReads::default(),
             kernel_log: "not read".to_owned(),
             since_ns: 0,
             open: VecDeque::new(),
@@ -246,6 +239,7 @@ impl Worker {
                         *last_ns = at_ns.max(*last_ns);
                     }
                 }
+                self.reads.take(&batch);
                 if batch.table() != Table::GpuEvents || !self.terms.is_faster {
                     self.wait(batch, now);
                 }
@@ -253,7 +247,6 @@ impl Worker {
             Input::Faster(batch) => self.wait(batch, now),
             Input::Kernel(line) => self.take_line(line, now),
             Input::KernelLog(what) => self.kernel_log = what,
-            Input::Reads(reads) => self.take_reads(reads, now),
             Input::Stuck(gpu) => {
                 let detail = "a reading is out past its deadline";
                 let trigger = FlightTrigger::of_node("stuck", detail, now.wall_ns);
@@ -295,19 +288,9 @@ impl Worker {
         }
     }
 
-    fn take_reads(&mut self, mut reads: Vec<FlightRead>, now: Moment) {
-        for trigger in reads::triggers(&mut self.slow, &reads) {
-            self.trigger(trigger, now);
-        }
-        if !reads.is_empty() && self.reads.len() < READS_MAX {
-            self.note_first(now);
-            self.reads.append(&mut reads);
-        }
-    }
-
     /// Whether nothing waits for the disk.
     fn is_flushed(&self) -> bool {
-        self.waiting.is_empty() && self.lines.is_empty() && self.reads.is_empty()
+        self.waiting.is_empty() && self.lines.is_empty()
     }
 
     fn note_first(&mut self, now: Moment) {
@@ -318,6 +301,9 @@ impl Worker {
 
     /// Does what is due.
     pub(crate) fn look(&mut self, now: Moment) {
+        for trigger in reads::triggers(&mut self.reads, now.wall_ns) {
+            self.trigger(trigger, now);
+        }
         let is_old = now.mono_ns.saturating_sub(self.since_ns) >= FLUSH_NS;
         if !self.is_flushed() && (is_old || self.rows >= FLUSH_ROWS) {
             self.flush(now);
@@ -360,9 +346,7 @@ impl Worker {
             return;
         }
         let (waiting, rows) = (mem::take(&mut self.waiting), mem::take(&mut self.rows));
-        let mut outcome = self.ring.append_notes(&mem::take(&mut self.lines));
-        let noted = self.ring.append_notes(&mem::take(&mut self.reads));
-        outcome = outcome.and(noted);
+        let mut outcome = self.ring.append_lines(&mem::take(&mut self.lines));
         for table in ring::TABLES {
             let of_table: Vec<Batch> = waiting.iter().filter(|it| it.table() == table).cloned().collect();
             let joined = Batch::concat(&of_table).map_or(of_table, |whole| vec![whole]);

@@ -51,8 +51,8 @@ fn lines_of_the_kernel_lie_beside_the_rows() {
         trigger: Some(FlightTrigger::of_node("xid", "is no part of it", 0)),
     };
     let many: Vec<FlightLine> = (0..200).map(line).collect();
-    ring.append_notes(&many).unwrap();
-    ring.append_notes::<FlightLine>(&[]).unwrap();
+    ring.append_lines(&many).unwrap();
+    ring.append_lines(&[]).unwrap();
     ring.append(&row(1)).unwrap();
     drop(ring);
     disk.crash(1);
@@ -71,6 +71,23 @@ fn lines_of_the_kernel_lie_beside_the_rows() {
     let wanted: Vec<FlightLine> =
         (10..=20).map(|second| FlightLine { trigger: None, ..line(second) }).collect();
     assert_eq!(found, wanted);
+}
+
+#[test]
+fn what_an_earlier_version_noted_of_readings_is_passed_over() {
+    let disk = FaultDisk::new();
+    let (log, _) = Log::open(disk.clone(), LogConfig::default()).unwrap();
+    let mut payload = begun(SECOND_NS, SECOND_NS, 0);
+    payload.extend_from_slice(br#"[{"at_ns":1000000000,"gpu":"GPU-1","readings":1,"failed":0,"ms":0.3}]"#);
+    log.append(20, payload.into(), Durability::Synced).wait().unwrap();
+    log.close().unwrap();
+    let (mut ring, before) = Ring::open(disk.clone(), MINUTE_NS, LogConfig::default()).unwrap();
+    assert_eq!(before, Before::default());
+    ring.append(&row(2)).unwrap();
+    drop(ring);
+    let (_log, recovery) = Log::open(disk, LogConfig::default()).unwrap();
+    let items: Vec<RingItem> = recovery.filter_map(|record| item(&record.unwrap(), ALL).unwrap()).collect();
+    assert!(matches!(&items[..], [RingItem::Rows(_)]), "{items:?}");
 }
 
 #[test]

@@ -1,7 +1,7 @@
 use std::os::unix::fs::{MetadataExt as _, chown};
 use std::path::Path;
 
-use gpuvitals_core::batch::Value;
+use gpuvitals_core::batch::{READ_US_COLUMN, Value};
 use gpuvitals_core::{AbsenceReason, BatchBuilder, Identity, IdentityColumn, MetricId, Origin};
 use gpuvitals_rig::small_disk::SmallDisk;
 use gpuvitals_rig::waiting::until;
@@ -51,6 +51,17 @@ fn gpu() -> Identity {
     gpu.set(IdentityColumn::Node, "n7").unwrap();
     gpu.index = Some(3);
     gpu
+}
+
+/// The row of a GPU in a second whose reading took so many microseconds.
+fn read_in(second: i64, us: i64) -> Batch {
+    let mut builder = BatchBuilder::new(Table::GpuEvents);
+    let id = builder.intern(&gpu());
+    let Moment { wall_ns, mono_ns } = at(second);
+    let row = builder.row_at(wall_ns, mono_ns, id);
+    builder.set(row, MetricId::of("power_w"), Value::Float32(300.0)).unwrap();
+    builder.set_extra(row, READ_US_COLUMN, us).unwrap();
+    builder.finish(Origin::default(), 1).unwrap()
 }
 
 /// The row of a GPU in a second, with so many XIDs until then.
@@ -472,24 +483,29 @@ fn a_link_of_the_owner_leads_what_root_dumps_nowhere() {
 }
 
 #[test]
-fn readings_that_slow_down_are_a_trigger_and_a_file() {
+fn readings_that_slow_down_are_a_trigger_and_stand_in_the_rows() {
     let folder = tempfile::tempdir().unwrap();
     let mut worker = open(folder.path(), 0);
     for second in 0..110 {
-        let ms = if second < 100 { 0.3 } else { 41.0 };
-        let gpu = "GPU-1".to_owned();
-        let read = FlightRead { at_ns: at(second).wall_ns, gpu, readings: 1, failed: 0, ms };
-        worker.take(Input::Reads(vec![read]), at(second));
-        sample(&mut worker, second..second + 1, 0);
+        worker.take(Input::Sampled(read_in(second, if second < 100 { 310 } else { 41_000 })), at(second));
+        worker.look(at(second));
     }
     worker.finish(at(110));
     let found = incidents(folder.path());
     let [incident] = &found[..] else { panic!("{found:?}") };
     assert_eq!((incident.trigger.kind.as_str(), incident.triggers), ("reads_slowed", 1));
-    let path = FlightFolder::of(folder.path()).path(&incident.id).unwrap().join("reads.csv");
-    let text = std::fs::read_to_string(path).unwrap();
-    assert!(text.starts_with("at,gpu,readings,failed,ms\n2026-11-30T02:54:59Z,GPU-1,1,0,0.300\n"), "{text}");
-    assert!(text.lines().count() >= 103, "{text}");
+    assert_eq!(incident.trigger.detail, "its readings slowed from 0.3 to 41 ms");
+    assert_eq!(incident.trigger.at_ns, at(103).wall_ns);
+    let path = FlightFolder::of(folder.path()).path(&incident.id).unwrap();
+    let took: Vec<f64> = (PIECES.read)(&path)
+        .unwrap()
+        .map(Result::unwrap)
+        .flat_map(|batch| {
+            let took = batch.read_us().unwrap();
+            (0..batch.rows()).map(|row| took.value(row).unwrap().as_f64()).collect::<Vec<_>>()
+        })
+        .collect();
+    assert_eq!((took[99], took[100]), (310.0, 41_000.0));
 }
 
 #[test]

@@ -55,12 +55,15 @@ fn the_last_minutes_outlive_a_kill_and_a_signal_keeps_them() {
     names.sort();
     // The machine of the test may say something meanwhile.
     names.retain(|name| name != "kernel.log");
-    let wanted =
-        ["gpu_events.parquet", "incident.json", "processes.json", "reads.csv", "system_events.parquet"];
-    assert_eq!(names, wanted);
-    let rows = gpuvitals_record::Data::open(&folder).unwrap().map(|batch| batch.unwrap().rows() as u64);
+    assert_eq!(names, ["gpu_events.parquet", "incident.json", "processes.json", "system_events.parquet"]);
+    let rows: Vec<_> = gpuvitals_record::Data::open(&folder).unwrap().map(Result::unwrap).collect();
     let said = ["gpu_events", "system_events"].map(|table| kept["rows"][table].as_u64().unwrap());
-    assert_eq!(rows.sum::<u64>(), said.iter().sum::<u64>(), "it is a recording");
+    let count = rows.iter().map(|batch| batch.rows() as u64).sum::<u64>();
+    assert_eq!(count, said.iter().sum::<u64>(), "it is a recording");
+    for batch in rows.iter().filter(|batch| batch.table() == gpuvitals_core::Table::GpuEvents) {
+        let took = batch.read_us().expect("rows say how long their reading took");
+        assert!((0..batch.rows()).all(|row| took.value(row).is_some() && batch.read_error(row).is_none()));
+    }
     let shown = flight(&directory, &["show", id]);
     assert!(shown.starts_with("n1: SIGUSR1 asked for it at "), "{shown}");
 
