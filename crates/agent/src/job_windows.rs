@@ -96,6 +96,8 @@ struct UntoldIncident {
 #[derive(Debug)]
 struct AskedRows {
     request: JobRequest,
+    /// When it came, nanoseconds UTC.
+    heard_ns: i64,
     /// When it is answered, nanoseconds UTC.
     next_ns: i64,
     /// Until when; past: it is done.
@@ -208,8 +210,11 @@ impl JobWindows {
         if *part == WindowPart::Window && *by != self.node && is_near(trigger, now_ns) {
             self.recorder.asked(id, trigger.at_ns);
         }
-        let is_known = self.asked.iter().any(|it| it.request.id == *id && it.request.part == *part);
-        if !is_known && self.asked.len() < WAITING_MAX {
+        let is_it = |it: &&mut AskedRows| it.request.id == *id && it.request.part == *part;
+        if let Some(known) = self.asked.iter_mut().find(is_it) {
+            // The less time between this and the answer, the less the clocks drift in it.
+            (known.request.sent_ns, known.heard_ns) = (request.sent_ns, now_ns);
+        } else if self.asked.len() < WAITING_MAX {
             self.asked.push(AskedRows::new(request, now_ns));
         }
     }
@@ -263,8 +268,8 @@ impl JobWindows {
             let is_due = |it: &&mut AskedRows| it.request.part == part && it.next_ns <= now_ns;
             if let Some(due) = self.asked.iter_mut().find(is_due) {
                 due.is_sending = true;
-                let (request, client) = (due.request.clone(), client.clone());
-                self.sending.spawn(send(request, self.node.clone(), Arc::clone(&self.recorder), client));
+                let (heard, client) = ((due.request.clone(), due.heard_ns), client.clone());
+                self.sending.spawn(send(heard, self.node.clone(), Arc::clone(&self.recorder), client));
             }
         }
     }
@@ -293,9 +298,9 @@ impl JobWindows {
     }
 }
 
-/// Sends the rows that a gateway asks for, if they are there.
+/// Sends the rows that a gateway asks for, if they are there. The request is told with when it came.
 async fn send(
-    request: JobRequest,
+    (request, heard_ns): (JobRequest, i64),
     node: String,
     recorder: Arc<FlightRecorder>,
     client: ServiceClient,
@@ -304,7 +309,8 @@ async fn send(
     let outcome = match rows(&request, &recorder).await {
         Ok(Some(answer)) => {
             let bytes = answer.pieces.iter().map(Bytes::len).sum::<usize>();
-            let path = path(&request, &node, answer.is_cut);
+            let times = request.sent_ns.map(|asked_ns| [asked_ns, heard_ns, clock::now_ns()]);
+            let path = path(&request, &node, answer.is_cut, times);
             taken(client.post_pieces(&path, answer.pieces).await).map(|taken| {
                 if taken.is_some() {
                     tracing::info!(id, bytes, "the gateway has what was here");
@@ -335,11 +341,13 @@ async fn rows(request: &JobRequest, recorder: &Arc<FlightRecorder>) -> Result<Op
     }
 }
 
-/// Where an answer goes.
-fn path(request: &JobRequest, node: &str, is_cut: bool) -> String {
+/// Where an answer goes, with the times by which the gateway knows how far the clock of this node is ahead.
+fn path(request: &JobRequest, node: &str, is_cut: bool, times: Option<[i64; 3]>) -> String {
     let JobRequest { id, part, .. } = request;
     let (node, cut) = (node.replace('/', "%2F"), if is_cut { "&cut=true" } else { "" });
-    format!("/api/v1/flight/incidents/{id}/nodes/{node}?part={}{cut}", part.name())
+    let written = |[asked_ns, heard_ns, now_ns]: [i64; 3]| format!("&times={asked_ns},{heard_ns},{now_ns}");
+    let times = times.map_or_else(String::new, written);
+    format!("/api/v1/flight/incidents/{id}/nodes/{node}?part={}{cut}{times}", part.name())
 }
 
 /// Whether an incident of this trigger may have rows of that time: the ring has no others, and an incident without rows would only take
@@ -356,7 +364,7 @@ impl AskedRows {
             WindowPart::Rest => now_ns,
         };
         let until_ns = now_ns.saturating_add(JOB_REQUEST_STANDS_NS);
-        Self { request, next_ns, until_ns, is_sending: false, has_failed: false }
+        Self { request, heard_ns: now_ns, next_ns, until_ns, is_sending: false, has_failed: false }
     }
 }
 

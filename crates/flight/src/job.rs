@@ -68,6 +68,9 @@ pub struct JobRequest {
     pub trigger: FlightTrigger,
     /// The node that told of that.
     pub by: String,
+    /// When the gateway sent it, by its clock, nanoseconds UTC since 1970; none: it was not sent yet, or by an earlier version.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sent_ns: Option<i64>,
 }
 
 /// What stands for a node.
@@ -237,6 +240,7 @@ impl JobIncidents {
                         asked: incident.span(part),
                         trigger: first.trigger.clone(),
                         by: first.node.clone(),
+                        sent_ns: None,
                     });
                 }
             }
@@ -298,6 +302,9 @@ impl JobIncidents {
             return Ok(false);
         }
         asked.keep(part, answer);
+        if let Some(clock) = incoming.clock {
+            asked.note_clock(clock);
+        }
         incident.first = incident.victim();
         // The rows first: an answer that is not noted is asked for again, and takes their place.
         incoming.put()?;
@@ -398,6 +405,7 @@ impl JobIncidents {
 
     /// Writes an incident as it is now, and shows it.
     fn put(&self, mut incident: JobIncident) -> Result<(), JobError> {
+        incident.say_offset();
         incident.about_len = self.files.write(&incident)?;
         self.kept().insert(incident.id.clone(), Arc::new(incident));
         Ok(())

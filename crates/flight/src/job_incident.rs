@@ -1,9 +1,11 @@
 //! `incident.json` of a job: what its nodes are asked for, and what they have answered. `docs/flight.md` specifies it.
 
+use gpuvitals_core::quantity::counted;
 use gpuvitals_core::time::{MINUTE_NS, SECOND_NS};
 use serde::{Deserialize, Serialize};
 
 use crate::incident::FlightSpan;
+use crate::node_clock::NodeClock;
 use crate::trigger::FlightTrigger;
 
 /// The schema of a job's `incident.json` that this version writes.
@@ -39,7 +41,7 @@ pub struct JobIncident {
     pub told: u64,
     /// The time that every node is asked for.
     pub asked: FlightSpan,
-    /// How far the clocks of the nodes are away from each other.
+    /// Of how many nodes it is known how far their clocks are ahead of the gateway's, in words.
     pub offset: String,
     /// The GPU that failed first, as far as is known now; it is rarely the one that somebody told of.
     pub first: Option<FirstVictim>,
@@ -72,6 +74,9 @@ pub struct FirstVictim {
     pub at_ns: i64,
     /// How it failed, in words.
     pub why: String,
+    /// Why another one may have been the first, by clocks and the time between two readings, in words; none: nothing speaks for that.
+    #[serde(default)]
+    pub doubt: Option<String>,
 }
 
 /// A node that is asked.
@@ -89,6 +94,9 @@ pub struct AskedNode {
     pub rest_due_ns: Option<i64>,
     /// What it answered.
     pub rest: Option<NodeWindow>,
+    /// How far its clock is ahead of the gateway's; none: not known.
+    #[serde(default)]
+    pub clock: Option<NodeClock>,
 }
 
 /// Rows that a node has sent.
@@ -216,6 +224,7 @@ impl JobIncident {
                 window: None,
                 rest_due_ns: None,
                 rest: None,
+                clock: None,
             };
             self.nodes.insert(place, asked);
         }
@@ -264,25 +273,89 @@ impl JobIncident {
         answers.map(|answer| answer.bytes).sum::<u64>().saturating_add(self.about_len)
     }
 
-    /// The GPU that failed first: one that a node told of, or one that gave no value any more.
+    /// Says of how many clocks the offset is known.
+    pub(crate) fn say_offset(&mut self) {
+        let known = self.nodes.iter().filter(|node| node.clock.is_some()).count();
+        self.offset = match known {
+            0 => "not known".to_owned(),
+            _ => format!("known of {known} of {}", counted(self.nodes.len() as u64, "node")),
+        };
+    }
+
+    /// The GPU that failed first: one that a node told of, or one that gave no value any more. Clocks are compared as far as it is known
+    /// how far they are apart.
     pub(crate) fn victim(&self) -> Option<FirstVictim> {
+        let mut failed = self.failed();
+        failed.sort_by_key(|victim| self.gateway_ns(victim));
+        let (first, later) = failed.split_first()?;
+        let doubt = later.iter().find_map(|other| self.doubt(first, other));
+        Some(FirstVictim { doubt, ..first.clone() })
+    }
+
+    /// When a GPU failed by the clock of the gateway, as far as that is known.
+    fn gateway_ns(&self, victim: &FirstVictim) -> i64 {
+        let clock = self.node(&victim.node).and_then(|node| node.clock);
+        victim.at_ns.saturating_sub(clock.map_or(0, |clock| clock.offset_ns))
+    }
+
+    /// Why a GPU that seems to have failed after another one may have failed before it.
+    fn doubt(&self, first: &FirstVictim, other: &FirstVictim) -> Option<String> {
+        if first.node == other.node {
+            return None;
+        }
+        let clock = |victim: &FirstVictim| self.node(&victim.node)?.clock;
+        let FirstVictim { node, gpu, .. } = other;
+        let (Some(of_first), Some(of_other)) = (clock(first), clock(other)) else {
+            let first = &first.node;
+            return Some(format!(
+                "cannot tell which came first: how far the clocks of {first} and {node} are apart is not known"
+            ));
+        };
+        let later_ns = self.gateway_ns(other).saturating_sub(self.gateway_ns(first));
+        let clocks_ns = of_first.ahead_of(of_other).error_ns;
+        // What failed between two readings is seen by the second, or has its last value from the first.
+        let error_ns =
+            [first, other].iter().fold(clocks_ns, |ns, victim| ns.saturating_add(self.pause_ns(victim)));
+        (later_ns <= error_ns).then(|| {
+            let (later, error) = (milliseconds(later_ns), milliseconds(error_ns));
+            format!(
+                "cannot tell which came first: GPU {gpu} of {node} failed {later} ms after it, and by their clocks and readings that is known to {error} ms"
+            )
+        })
+    }
+
+    /// The longest time between two readings of a GPU that failed, nanoseconds; 0 as long as its node has sent none of them.
+    fn pause_ns(&self, victim: &FirstVictim) -> i64 {
+        let window = self.node(&victim.node).and_then(|node| node.window.as_ref());
+        let its = window.and_then(|window| window.gpus.iter().find(|of| of.gpu == victim.gpu));
+        its.and_then(|gpu| gpu.pause_ns).unwrap_or(0)
+    }
+
+    /// All GPUs that failed, each by the clock of its node.
+    fn failed(&self) -> Vec<FirstVictim> {
         let told = self.triggers.iter().filter_map(|told| {
             let (gpu, why) = (told.trigger.gpu.clone()?, told.trigger.detail.clone());
             let is_found = told.node == JobTrigger::GATEWAY;
             // Whose it is that a gateway has found shows the node that has sent its rows.
             let node = if is_found { &self.sender(&gpu, WindowPart::Window)?.node } else { &told.node };
-            Some(FirstVictim { node: node.clone(), gpu, at_ns: told.trigger.at_ns, why })
+            Some(FirstVictim { node: node.clone(), gpu, at_ns: told.trigger.at_ns, why, doubt: None })
         });
         let windows = self.nodes.iter().filter_map(|node| Some((node, node.window.as_ref()?)));
         let stopped = windows.flat_map(|(node, window)| {
             let victim = |(gpu, at_ns)| {
                 let why = "it gave no value after that".to_owned();
-                FirstVictim { node: node.node.clone(), gpu, at_ns, why }
+                FirstVictim { node: node.node.clone(), gpu, at_ns, why, doubt: None }
             };
             window.stopped().map(victim).collect::<Vec<_>>()
         });
-        told.chain(stopped).min_by_key(|victim| victim.at_ns)
+        told.chain(stopped).collect()
     }
+}
+
+/// Nanoseconds as milliseconds, rounded up to a digit behind the point.
+fn milliseconds(ns: i64) -> String {
+    let tenths = ns.saturating_add(99_999) / 100_000;
+    format!("{}.{}", tenths / 10, tenths % 10)
 }
 
 impl NodeWindow {
@@ -320,6 +393,13 @@ impl AskedNode {
         match part {
             WindowPart::Window => self.window = Some(answer),
             WindowPart::Rest => self.rest = Some(answer),
+        }
+    }
+
+    /// Notes how far its clock is ahead, if that is known better than before.
+    pub(crate) fn note_clock(&mut self, clock: NodeClock) {
+        if self.clock.is_none_or(|known| clock.error_ns < known.error_ns) {
+            self.clock = Some(clock);
         }
     }
 

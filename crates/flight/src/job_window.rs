@@ -16,6 +16,7 @@ use gpuvitals_log::{Fresh, open_file};
 use crate::error::{FlightError, JobError};
 use crate::incident::FlightSpan;
 use crate::job_incident::{NodeWindow, WindowGpu, WindowPart};
+use crate::node_clock::{NodeClock, RoundTrip};
 
 /// Bytes of a window for each GPU that it has rows of.
 pub(crate) const GPU_LEN_MAX: u64 = 1 << 20;
@@ -36,6 +37,8 @@ pub struct IncomingWindow {
     pub(crate) node: String,
     pub(crate) part: WindowPart,
     pub(crate) span: FlightSpan,
+    /// What the times of the request and this answer say of the node's clock.
+    pub(crate) clock: Option<NodeClock>,
     fresh: Fresh,
     target: PathBuf,
     bytes: u64,
@@ -50,7 +53,13 @@ impl IncomingWindow {
         beside: PathBuf,
     ) -> Result<Self, JobError> {
         let fresh = Fresh::create_private(&target, beside).map_err(FlightError::io("create", &target))?;
-        Ok(Self { id: id.to_owned(), node: node.to_owned(), part, span, fresh, target, bytes: 0 })
+        let (id, node) = (id.to_owned(), node.to_owned());
+        Ok(Self { id, node, part, span, clock: None, fresh, target, bytes: 0 })
+    }
+
+    /// Notes the times of the request and of this answer to it.
+    pub fn timed(&mut self, trip: RoundTrip) {
+        self.clock = trip.clock();
     }
 
     /// Takes more bytes.

@@ -37,6 +37,7 @@ mod job_files;
 mod job_incident;
 mod job_window;
 mod line;
+mod node_clock;
 mod order;
 mod owner;
 mod place;
@@ -66,6 +67,7 @@ pub use job::{
 pub use job_incident::{AskedNode, FirstVictim, JobIncident, JobTrigger, NodeWindow, WindowGpu, WindowPart};
 pub use job_window::{IncomingWindow, WindowPieces};
 pub use line::FlightLine;
+pub use node_clock::{NodeClock, RoundTrip};
 pub use place::FlightPlace;
 pub use recorder::FlightRecorder;
 pub use rule::{FlightRule, RuleError};

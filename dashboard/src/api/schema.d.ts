@@ -2067,6 +2067,11 @@ export interface components {
             at: components["schemas"]["Moment"];
             /** @description How, in words. */
             why: string;
+            /**
+             * @description Why another one may have been the first, as the clocks and readings of two nodes do not tell; null: nothing speaks for that.
+             * @example cannot tell which came first: how far the clocks of n1 and n2 are apart is not known
+             */
+            doubt: string | null;
         };
         /** @description RFC 3339; seconds, milliseconds, microseconds or nanoseconds since 1970; empty: not given. */
         Instant: string;

@@ -89,7 +89,7 @@ export function incident(part: Partial<Incident> = {}): Incident {
     end: "2026-11-20T10:01:00Z",
     nodes_asked: 3,
     nodes_had: 2,
-    first: { gpu: "GPU-b", hostname: "node-2", at: "2026-11-20T10:00:20Z", why: "it gave no value after that" },
+    first: { gpu: "GPU-b", hostname: "node-2", at: "2026-11-20T10:00:20Z", why: "it gave no value after that", doubt: "cannot tell which came first: how far the clocks of node-1 and node-2 are apart is not known" },
     has_rows: true,
     ...part,
   };

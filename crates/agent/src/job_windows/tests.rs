@@ -84,7 +84,8 @@ async fn a_gateway_is_told_of_incidents_and_gets_the_rows_that_it_asks_for() {
     let trigger =
         json!({"kind": "xid", "gpu": "GPU-9", "code": 79, "detail": "XID 79", "rule": null, "at_ns": at_ns});
     let id = "20261130T031459Z-xid";
-    let asked = json!({"id": id, "part": "window", "asked": span, "trigger": trigger, "by": "n2"});
+    let asked =
+        json!({"id": id, "part": "window", "asked": span, "trigger": trigger, "by": "n2", "sent_ns": 7});
     let (url, mut sent) = gateway(format!("event: request\nid: {id}/window\ndata: {asked}\n\n"));
     let settings = FlightSettings::of(&[("flight.gateway", json!(url))]).unwrap();
     let (beginning, begun) = sync_channel(8);
@@ -101,7 +102,13 @@ async fn a_gateway_is_told_of_incidents_and_gets_the_rows_that_it_asks_for() {
     let told: Value = serde_json::from_slice(&told.unwrap()).unwrap();
     assert_eq!((told["node"].as_str(), told["trigger"]["kind"].as_str()), (Some("n1"), Some("signal")));
     let (path, body) = answered.unwrap();
-    assert_eq!(path, format!("/api/v1/flight/incidents/{id}/nodes/n1?part=window"));
+    let times = path
+        .strip_prefix(&format!("/api/v1/flight/incidents/{id}/nodes/n1?part=window&times="))
+        .unwrap_or_else(|| panic!("{path}"));
+    let times: Vec<i64> = times.split(',').map(|time| time.parse().unwrap()).collect();
+    // When the gateway asked, by its clock, and when the node heard that and answers, by its own.
+    assert!(times.len() == 3 && times[0] == 7, "{times:?}");
+    assert!((at_ns..=clock::now_ns()).contains(&times[1]) && times[1] <= times[2], "{times:?}");
     let kept = window(folder.path(), span, at_ns).unwrap();
     assert!(!kept.pieces.is_empty() && !kept.is_cut);
     assert_eq!(body, kept.pieces.concat());

@@ -49,6 +49,11 @@ pub(crate) struct IncidentVictim<'a> {
     at: Moment,
     /// How, in words.
     why: &'a str,
+    /// Why another one may have been the first, as the clocks and readings of two nodes do not tell; null: nothing speaks for that.
+    #[schema(
+        example = "cannot tell which came first: how far the clocks of n1 and n2 are apart is not known"
+    )]
+    doubt: Option<&'a str>,
 }
 
 impl<'a> IncidentNote<'a> {
@@ -75,6 +80,12 @@ impl<'a> IncidentNote<'a> {
 impl<'a> IncidentVictim<'a> {
     fn of(first: &'a FirstVictim) -> Self {
         let hostname = first.node.split_once('/').map_or(first.node.as_str(), |(_, name)| name);
-        Self { gpu: &first.gpu, hostname, at: Moment(first.at_ns), why: &first.why }
+        Self {
+            gpu: &first.gpu,
+            hostname,
+            at: Moment(first.at_ns),
+            why: &first.why,
+            doubt: first.doubt.as_deref(),
+        }
     }
 }

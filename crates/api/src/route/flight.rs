@@ -12,7 +12,7 @@
 //! | `GET incidents` | | `{"incidents": [JobIncident]}`, the newest first |
 //! | `GET incidents/{id}` | | a `JobIncident` of `gpuvitals_flight` |
 //! | `GET incidents/{id}/rows?gpu=GPU&metrics=COLUMN,COLUMN[&part=window\|rest][&format=json\|csv\|arrow]` | | all values of one GPU |
-//! | `POST incidents/{id}/nodes/{node}[?part=window\|rest][&cut=true]` | pieces | `{"is_new"}`: false for a second answer, which is left unread |
+//! | `POST incidents/{id}/nodes/{node}[?part=window\|rest][&cut=true][&times=ASKED,HEARD,ANSWERED]` | pieces | `{"is_new"}`: false for a second answer, which is left unread |
 //! | `GET incidents/{id}/nodes/{node}[?part=window\|rest]` | | pieces, as they came |
 //!
 //! - `incident` of a told trigger is the id that the node's own recorder gave it; `trigger` is a `FlightTrigger` as JSON: `kind`,
@@ -21,10 +21,12 @@
 //!   `gpu_events` with times within `asked`. No piece at all is an answer, too: the node has no rows. They are sent without
 //!   `content-length` (chunked), as the listener refuses a longer announced body. `cut=true` says that rows were left out to
 //!   fit into 1 MiB a GPU; a window is 64 MiB at most, and so is a rest. Without `part` it is the window.
+//! - `times` says how far the node's clock is ahead: `sent_ns` of the event, when the node had it, and when it sends the answer, the
+//!   last two by its own clock; nanoseconds UTC since 1970.
 //! - All values of a GPU are `{"id", "gpu", "node", "part", "times": [MS], "values": {COLUMN: [NUMBER or null]}}`, the oldest first; `times` are
 //!   milliseconds since 1970, as those of `/api/v1/query`. CSV and Arrow have a row a time. Metrics and values have the limits of that path.
 //! - An event is `event: request`, `id: ID/PART`, and as data one line of JSON:
-//!   `{"id", "part": "window"|"rest", "asked": {"from_ns", "to_ns"}, "trigger": {FlightTrigger}, "by": NODE}`. For a window `asked`
+//!   `{"id", "part": "window"|"rest", "asked": {"from_ns", "to_ns"}, "trigger": {FlightTrigger}, "by": NODE, "sent_ns": NS}`. For a window `asked`
 //!   is 60 s before to 30 s after the trigger: an answer waits until it is over. For a rest `from_ns` is an hour before and `to_ns`
 //!   ten minutes after it, and the node sends what it has of it. All that stand for the node come when a stream begins, and each
 //!   comes once a stream; `:` comments come every 15 s. `by` is the node that told of it, or
@@ -54,7 +56,7 @@ use futures_util::{Stream, StreamExt as _};
 use gpuvitals_core::clock::Clock;
 use gpuvitals_flight::{
     FlightTrigger, JOB_REQUESTS_PATH, JobIncident, JobIncidents, JobMembers, JobRequest, JobTrigger,
-    StandingRequests, WindowPart,
+    RoundTrip, StandingRequests, WindowPart,
 };
 use gpuvitals_listener::body::discard;
 use gpuvitals_listener::parameter::{self, ParameterError};
@@ -78,6 +80,8 @@ const HEARTBEAT: &str = ": still here\n\n";
 const SOON: Duration = Duration::from_millis(10);
 /// Bytes that are read of a file at once.
 const PIECE_LEN: usize = 1 << 20;
+/// What the times of an answer may be.
+const TIMES: &str = "ASKED,HEARD,ANSWERED: nanoseconds UTC since 1970";
 /// What a name of a node may be.
 const NODE: &str = "NODE or CLUSTER/NODE: 1 to 200 of letters, digits, -, _ and ., no . first";
 
@@ -125,6 +129,17 @@ pub(crate) struct PartParams {
 pub(crate) struct SentParams {
     part: Option<String>,
     cut: Option<String>,
+    times: Option<String>,
+}
+
+/// An answer that comes in.
+struct ComingAnswer {
+    id: String,
+    node: String,
+    part: WindowPart,
+    is_cut: bool,
+    /// By which it is known how far the node's clock is ahead.
+    trip: Option<RoundTrip>,
 }
 
 /// The list of incidents.
@@ -166,7 +181,8 @@ fn events(
             told.retain(|one| standing.contains(one));
             for request in now {
                 if told.insert(name(&request)) {
-                    yield Ok(event(&request));
+                    let sent_ns = Some(api.config().clock.now_ns());
+                    yield Ok(event(&JobRequest { sent_ns, ..request }));
                 }
             }
             let heartbeat = api.config().limits.heartbeat;
@@ -281,14 +297,17 @@ fn bytes_of(file: File, len: u64) -> impl Stream<Item = io::Result<Bytes>> {
 async fn take(
     Shared(api): Shared<Api>,
     path: Result<Path<(String, String)>, PathRejection>,
-    Asked(SentParams { part, cut }): Asked<SentParams>,
+    Asked(SentParams { part, cut, times }): Asked<SentParams>,
     body: Body,
 ) -> Answered {
+    let came_ns = api.config().clock.now_ns();
     let Path((id, node)) = path.map_err(ParameterError::from)?;
     let (jobs, part) = (api.jobs()?, rows::read_part(part.as_deref())?);
     let is_cut = cut.map_or(Ok(false), |cut| parameter::flag("cut", &cut))?;
+    let trip = times.map(|times| round_trip(&times, came_ns)).transpose()?;
     let mut pieces = body.into_data_stream();
-    let taken = received(jobs, (id, node, part), &mut pieces, (is_cut, &api.config().clock)).await;
+    let coming = ComingAnswer { id, node, part, is_cut, trip };
+    let taken = received(jobs, coming, &mut pieces, &api.config().clock).await;
     if !matches!(taken, Ok(true)) {
         // The client reads the answer when it has sent all.
         discard(&mut Body::from_stream(pieces)).await;
@@ -298,17 +317,31 @@ async fn take(
     Ok(Json(json!({ "is_new": is_new })).into_response())
 }
 
+/// The times that a node sends, as `ASKED,HEARD,ANSWERED`, and when the first of its answer came.
+fn round_trip(text: &str, came_ns: i64) -> Result<RoundTrip, ApiError> {
+    let times: Option<Vec<i64>> = text.split(',').map(|time| time.parse().ok()).collect();
+    match times.as_deref() {
+        Some(&[asked_ns, heard_ns, answered_ns]) => {
+            Ok(RoundTrip { asked_ns, heard_ns, answered_ns, came_ns })
+        }
+        _ => Err(ApiError::parameter("times", text, TIMES)),
+    }
+}
+
 async fn received(
     jobs: &KeptJobs,
-    (id, node, part): (String, String, WindowPart),
+    ComingAnswer { id, node, part, is_cut, trip }: ComingAnswer,
     pieces: &mut BodyDataStream,
-    (is_cut, clock): (bool, &Clock),
+    clock: &Clock,
 ) -> Result<bool, ApiError> {
     let _permit = jobs.arrival().await?;
     let incidents = Arc::clone(&jobs.incidents);
     let Some(mut incoming) = on_disk(move || incidents.receive(&id, &node, part)).await? else {
         return Ok(false);
     };
+    if let Some(trip) = trip {
+        incoming.timed(trip);
+    }
     let mut room = jobs.room();
     while let Some(bytes) = pieces.next().await {
         let bytes = bytes.map_err(|_| ApiError::Body("it ended early".to_owned()))?;

@@ -117,7 +117,8 @@ async fn all_nodes_of_a_job_are_asked_and_what_they_send_is_read() {
     assert_eq!(tell(&world, told("a/n2", "own-2", "GPU-2")).await, id, "of the same minute");
     let expected = json!({
         "id": id, "part": "window", "trigger": told("a/n1", "", "GPU-4")["trigger"], "by": "a/n1",
-        "asked": {"from_ns": now_ns() - 100 * SECOND_NS, "to_ns": now_ns() - 10 * SECOND_NS}
+        "asked": {"from_ns": now_ns() - 100 * SECOND_NS, "to_ns": now_ns() - 10 * SECOND_NS},
+        "sent_ns": now_ns()
     });
     for stream in &mut streams[..2] {
         assert_eq!(stream.event().await, Some(("request".to_owned(), expected.clone())));
@@ -126,7 +127,12 @@ async fn all_nodes_of_a_job_are_asked_and_what_they_send_is_read() {
     let of_n1 = format!("{INCIDENTS}/{id}/nodes/a%2Fn1");
     assert_eq!(world.get(&of_n1).await.json()["code"], "unknown_incident", "nothing was sent yet");
     let sent = [piece("GPU-1", 10..101), piece("GPU-4", 41..101)].concat();
-    let answer = send(&world, &of_n1, &sent).await;
+    // The node is five seconds ahead, the way took two there and none back, and the node held it for four.
+    let times = [0, 7, 11].map(|second| (now_ns() - 6 * SECOND_NS + second * SECOND_NS).to_string());
+    let unreadable = format!("{of_n1}?times={},soon", times[0]);
+    let unreadable = request(world.address, "POST", &unreadable, "").await;
+    assert_eq!((unreadable.status, unreadable.json()["code"].as_str()), (400, Some("bad_parameter")));
+    let answer = send(&world, &format!("{of_n1}?times={}", times.join(",")), &sent).await;
     assert_eq!((answer.status, answer.json()), (200, json!({"is_new": true})));
     let again = send(&world, &format!("{of_n1}?part=window&cut=true"), &piece("GPU-1", 50..51)).await;
     assert_eq!((again.status, again.json()), (200, json!({"is_new": false})));
@@ -142,6 +148,9 @@ async fn all_nodes_of_a_job_are_asked_and_what_they_send_is_read() {
     assert_eq!(nodes, ["a/n1", "a/n2"], "not that of another job, and not one of long ago");
     let window = &incident["nodes"][0]["window"];
     assert_eq!((&window["rows"], &window["is_cut"]), (&json!(151), &json!(false)));
+    let clock = json!({"offset_ns": 6 * SECOND_NS, "error_ns": SECOND_NS + 1 + 60_000});
+    assert_eq!((&incident["nodes"][0]["clock"], &incident["nodes"][1]["clock"]), (&clock, &Value::Null));
+    assert_eq!(incident["offset"], "known of 1 of 2 nodes");
     assert_eq!((&incident["first"]["gpu"], &incident["first"]["node"]), (&json!("GPU-4"), &json!("a/n1")));
 
     // Who comes back gets what stands and nothing else; who stayed gets each once, in order.
@@ -253,7 +262,7 @@ async fn a_finding_names_the_incidents_that_it_caused() {
     let named = of("n1").await;
     let at = |seconds_ago: i64| time::format(now_ns() - seconds_ago * SECOND_NS);
     let first = json!({
-        "gpu": "GPU-1", "hostname": "n1", "at": at(40), "why": "it reports nothing any more"
+        "gpu": "GPU-1", "hostname": "n1", "at": at(40), "why": "it reports nothing any more", "doubt": null
     });
     assert_eq!(
         named,

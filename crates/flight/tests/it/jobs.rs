@@ -7,7 +7,7 @@ use gpuvitals_core::time::{MINUTE_NS, SECOND_NS};
 use gpuvitals_core::wire::pack;
 use gpuvitals_core::{Batch, BatchBuilder, Identity, IdentityColumn, MetricId, Origin, Table};
 use gpuvitals_flight::{
-    FlightTrigger, JobError, JobIncidents, JobMembers, JobTrigger, WindowPart, WindowPieces,
+    FlightTrigger, JobError, JobIncidents, JobMembers, JobTrigger, RoundTrip, WindowPart, WindowPieces,
 };
 use tempfile::tempdir;
 
@@ -439,6 +439,86 @@ fn the_first_victim_is_known_however_late_its_node_tells() {
     let first = incident.first.as_ref().unwrap();
     assert_eq!((first.node.as_str(), first.at_ns), ("n3", AT_NS - SECOND_NS));
     assert_eq!((incident.told, incident.triggers.first().unwrap().trigger.at_ns), (101, AT_NS));
+}
+
+/// A node answers with these rows. Its clock is so far ahead, and request and answer take so long each, in milliseconds.
+fn answer_timed(
+    incidents: &JobIncidents,
+    id: &str,
+    (node, rows): (&str, &[u8]),
+    (ahead_ms, way_ms): (i64, i64),
+) {
+    let mut incoming = incidents.receive(id, node, WindowPart::Window).unwrap().unwrap();
+    incoming.take(rows).unwrap();
+    let heard_ns = AT_NS + (way_ms + ahead_ms) * 1_000_000;
+    let came_ns = AT_NS + SECOND_NS + 2 * way_ms * 1_000_000;
+    incoming.timed(RoundTrip { asked_ns: AT_NS, heard_ns, answered_ns: heard_ns + SECOND_NS, came_ns });
+    assert!(incidents.keep(incoming, false, came_ns).unwrap());
+}
+
+#[test]
+fn which_gpu_failed_first_is_said_as_far_as_the_clocks_of_the_nodes_are_known() {
+    let apart =
+        "GPU-n2 of n2 failed 2.0 ms after it, and by their clocks and readings that is known to 10.1 ms";
+    let unknown = "how far the clocks of n1 and n2 are apart is not known";
+    // By its clock the GPU of n2 failed 40 ms after that of n1.
+    for (clocks, first, doubt) in [
+        (Some((0, 5)), "n1", None),
+        (Some((100, 5)), "n2", None),
+        (Some((38, 5)), "n1", Some(apart)),
+        (Some((0, 25)), "n1", Some("known to 50.1 ms")),
+        (None, "n1", Some(unknown)),
+    ] {
+        let folder = tempdir().unwrap();
+        let incidents = open(folder.path());
+        let id = tell(&incidents, &told("n1", "own", AT_NS), AT_NS + SECOND_NS);
+        let later = told("n2", "own", AT_NS + 40_000_000);
+        assert_eq!(tell(&incidents, &later, AT_NS + SECOND_NS), id);
+        assert_eq!(incidents.one(&id).unwrap().offset, "not known");
+        if let Some((ahead_ms, way_ms)) = clocks {
+            answer_timed(&incidents, &id, ("n1", &[]), (0, way_ms));
+            answer_timed(&incidents, &id, ("n2", &[]), (ahead_ms, way_ms));
+            assert_eq!(incidents.one(&id).unwrap().offset, "known of 2 of 3 nodes");
+        }
+        let found = incidents.one(&id).unwrap().first.clone().unwrap();
+        assert_eq!(found.node, first, "{clocks:?}");
+        match (&found.doubt, doubt) {
+            (Some(found), Some(doubt)) => {
+                assert!(
+                    found.starts_with("cannot tell which came first: ") && found.contains(doubt),
+                    "{found}"
+                );
+            }
+            (found, doubt) => assert_eq!(found.as_deref(), doubt, "{clocks:?}"),
+        }
+        let before = incidents.list();
+        drop(incidents);
+        assert_eq!(open(folder.path()).list(), before, "a restart knows the same");
+    }
+}
+
+#[test]
+fn which_of_two_gpus_failed_first_between_their_readings_is_not_known() {
+    for (later_ms, doubt) in [(1_500, Some("failed 1500.0 ms after it")), (2_500, None)] {
+        let folder = tempdir().unwrap();
+        let incidents = open(folder.path());
+        let id = tell(&incidents, &told("n1", "own", AT_NS), AT_NS + 3 * SECOND_NS);
+        let later = told("n2", "own", AT_NS + later_ms * 1_000_000);
+        assert_eq!(tell(&incidents, &later, AT_NS + 3 * SECOND_NS), id);
+        for node in ["n1", "n2"] {
+            // Each is read once a second.
+            let rows = pieces(&[rows(Table::GpuEvents, &format!("GPU-{node}"), -10..1)]);
+            answer_timed(&incidents, &id, (node, &rows), (0, 5));
+        }
+        let found = incidents.one(&id).unwrap().first.clone().unwrap();
+        assert_eq!(found.node, "n1");
+        match (&found.doubt, doubt) {
+            (Some(found), Some(doubt)) => {
+                assert!(found.contains(doubt) && found.ends_with("known to 2010.1 ms"), "{found}");
+            }
+            (found, doubt) => assert_eq!(found.as_deref(), doubt),
+        }
+    }
 }
 
 #[test]

@@ -132,7 +132,11 @@ fn shown(incident: &JobIncident, folder: &Path, rows: u64) -> String {
         || "which GPU failed first is not known".to_owned(),
         |first| {
             let at = time::format(first.at_ns);
-            format!("GPU {} of {} failed first, at {at}: {}", first.gpu, first.node, first.why)
+            let said = format!("GPU {} of {} failed first, at {at}: {}", first.gpu, first.node, first.why);
+            match &first.doubt {
+                Some(doubt) => format!("{doubt}; by the clocks {said}"),
+                None => said,
+            }
         },
     );
     let sent = |part| incident.nodes.iter().filter(|node| best(node) == Some(part)).count() as u64;

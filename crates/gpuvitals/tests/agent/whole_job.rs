@@ -130,6 +130,11 @@ fn whole_incident(gateway: &GatewayPlace) -> Value {
             assert!(rows.keys().filter(|(gpu, _)| *gpu == key).count() > 10, "{key}: {rows:?}");
         }
     }
+    for node in incident["nodes"].as_array().unwrap() {
+        // All are on one machine.
+        let clock = |field: &str| node["clock"][field].as_i64().unwrap_or_else(|| panic!("{node}"));
+        assert!(clock("offset_ns").abs() <= clock("error_ns"), "{node}");
+    }
     incident.clone()
 }
 

@@ -35,7 +35,7 @@ it("draws a chart for each metric with a line for each GPU, the asked one first"
 });
 
 it("marks an incident of them on each chart, with the way to the one that failed first", async () => {
-  const known = [incident({ first: { gpu: "b", hostname: "node-1", at: "2026-11-20T10:00:20Z", why: "it gave no value after that" } })];
+  const known = [incident({ first: { gpu: "b", hostname: "node-1", at: "2026-11-20T10:00:20Z", why: "it gave no value after that", doubt: null } })];
   mockApi({ ...two, "/api/v1/gpus/a": detail("a", "node-1 / GPU 0", known), "/api/v1/gpus/b": detail("b", "node-1 / GPU 1", known) });
   renderAt("/compare?gpus=a,b&from=2026-11-20T09:00:00Z&to=2026-11-20T11:00:00Z");
   await waitFor(() => expect([...document.querySelectorAll("[data-panel] [data-incident]")].map((mark) => mark.getAttribute("href"))).toEqual(["/gpus/b?incident=20261120T100030Z-xid", "/gpus/b?incident=20261120T100030Z-xid"]));

@@ -51,7 +51,8 @@ function IncidentLine({ incident, gpu, names }: IncidentLineProps) {
           <Link to={GPU.to({ id: first.gpu, incident: id })} className="rounded underline-offset-2 hover:underline" title={first.gpu}>
             {names.get(first.gpu) ?? first.gpu}
           </Link>{" "}
-          on {first.hostname}: {first.why}.
+          on {first.hostname}: {first.why}
+          {first.doubt !== null && `; ${first.doubt}`}.
         </>
       )}{" "}
       All of it: <Command text={`gpuvitals flight fetch ${id}`} />

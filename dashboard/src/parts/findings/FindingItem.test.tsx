@@ -74,7 +74,7 @@ it("names the incidents that it caused, with the GPU that failed first and the c
   );
   const list = within(screen.getByRole("list", { name: "Incidents" }));
   expect(list.getAllByRole("listitem").map(({ textContent }) => textContent)).toEqual([
-    "Incident 20261120T100030Z-xid: rows of 2 of 3 nodes. First node-2 / GPU 1 on node-2: it gave no value after that. All of it: gpuvitals flight fetch 20261120T100030Z-xid",
+    "Incident 20261120T100030Z-xid: rows of 2 of 3 nodes. First node-2 / GPU 1 on node-2: it gave no value after that; cannot tell which came first: how far the clocks of node-1 and node-2 are apart is not known. All of it: gpuvitals flight fetch 20261120T100030Z-xid",
     "Incident 20261120T100500Z-lost: rows of 0 of 1 node. All of it: gpuvitals flight fetch 20261120T100500Z-lost",
   ]);
   expect(list.getAllByRole("link").map((link) => link.getAttribute("href"))).toEqual([
