@@ -8,6 +8,7 @@
 mod bounds;
 mod chain;
 mod even;
+mod last;
 mod period;
 mod phases;
 mod power;
@@ -17,6 +18,7 @@ mod usual;
 mod warm;
 mod wave;
 
+pub use last::{LastOfSteps, last_of_steps};
 pub use phases::RunPhase;
 pub use signals::StepSignals;
 pub use step::{RunStep, warm_up_steps};

@@ -43,6 +43,7 @@ mod socket;
 mod steps;
 mod summary;
 mod table_file;
+mod worked;
 mod writer;
 
 pub use about::{RecordingFacts, marks_of, recorded_marks};
@@ -61,3 +62,4 @@ pub use socket::{MARK_SOCKET_VARIABLE, MarkSocket, send_mark};
 pub use steps::{RunSteps, StepOrigin};
 pub use summary::{RecordSummary, RecordedGpu, kept_share};
 pub use table_file::{OpenTableFile, SeenColumns, TableFile, TableFileError};
+pub use worked::worked_s;

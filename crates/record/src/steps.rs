@@ -93,7 +93,7 @@ impl RunSteps {
 }
 
 /// The steps between marks. The last mark begins a step whose end is not known, unless a phase ends it.
-fn marked(marks: &[RecordedMark]) -> Vec<RunStep> {
+pub(crate) fn marked(marks: &[RecordedMark]) -> Vec<RunStep> {
     let begins = begins_of(marks);
     let ends: Vec<i64> = marks
         .iter()

@@ -87,6 +87,21 @@ pub struct StepFigures {
     pub tokens_per_s: Option<f64>,
 }
 
+/// The machine of a run for which the others wait, by the marks of each.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct RunLast {
+    /// The machine, or the directory of its recording.
+    pub node: String,
+    /// Steps that the recordings of all machines have.
+    pub steps: usize,
+    /// Share of these in which it worked longest.
+    pub share: f64,
+    /// Its middle work in a step, seconds.
+    pub worked_s: f64,
+    /// That of the others.
+    pub others_s: f64,
+}
+
 /// A phase of a run: all of its times together.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct PhaseFigures {

@@ -27,6 +27,6 @@ mod steps;
 mod tables;
 mod words;
 
-pub use figures::{HeldShares, PhaseFigures, RunGpu, RunMark, RunRecording, StepFigures};
+pub use figures::{HeldShares, PhaseFigures, RunGpu, RunLast, RunMark, RunRecording, StepFigures};
 pub use markdown::MarkdownText;
 pub use run::RunReport;

@@ -3,17 +3,19 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use gpuvitals_analysis::steps::StepSignals;
+use gpuvitals_analysis::steps::{StepSignals, last_of_steps};
 use gpuvitals_analysis::summary::{HostSummary, Summary, gap_ns};
 use gpuvitals_core::Batch;
 use gpuvitals_core::integral::rounded;
 use gpuvitals_core::time::{self, SECOND_NS};
-use gpuvitals_record::{Data, MARKS_MAX, RecordError, RecordedMark, RecordingFacts, recorded_marks};
+use gpuvitals_record::{
+    Data, MARKS_MAX, RecordError, RecordedMark, RecordingFacts, recorded_marks, worked_s,
+};
 use serde::Serialize;
 
 use crate::curve::CurveGrid;
 use crate::curves::{BUCKETS_MAX, Curves};
-use crate::figures::{PhaseFigures, RunGpu, RunMark, RunRecording, StepFigures};
+use crate::figures::{PhaseFigures, RunGpu, RunLast, RunMark, RunRecording, StepFigures};
 use crate::sentences::{sentences, title};
 use crate::steps::{StepSource, StepsOfRun};
 
@@ -46,6 +48,8 @@ pub struct RunReport {
     pub hosts: Vec<HostSummary>,
     /// The steps; none: neither marks nor signals show them.
     pub steps: Option<StepFigures>,
+    /// The machine for which the others wait in the steps; none: they are alike, or their marks do not say it.
+    pub last: Option<RunLast>,
     /// The phases, in the order in which they first came.
     pub phases: Vec<PhaseFigures>,
     /// The first marks of each recording, by time.
@@ -178,16 +182,17 @@ impl RunReport {
             time::format(grid.first_ns() - grid.first_ns().rem_euclid(SECOND_NS))
         });
         let (marks, marks_left_out) = marks(&readings, &curves);
-        let steps = steps(&readings, &curves);
+        let (steps, last) = (steps(&readings, &curves), last(&readings));
         Self {
             title: title(&gpus, &hosts),
-            sentences: sentences(&gpus, duration_s, steps.figures.as_ref()),
+            sentences: sentences(&gpus, duration_s, steps.figures.as_ref(), last.as_ref()),
             started,
             duration_s,
             energy_j: (!joules.is_empty()).then(|| rounded(joules.iter().sum())),
             gpus,
             hosts,
             steps: steps.figures,
+            last,
             phases: steps.phases,
             marks,
             marks_left_out,
@@ -225,6 +230,22 @@ fn steps(readings: &[Reading], curves: &Curves) -> StepsOfRun {
     // A stable order: the first of those with steps, then the first with phases.
     all.sort_by_key(|steps| steps.figures.is_none());
     all.into_iter().next().unwrap_or_default()
+}
+
+/// The machine for which the others wait, of those whose marks say when they wait.
+fn last(readings: &[Reading]) -> Option<RunLast> {
+    let worked = readings.iter().map(|reading| (reading, worked_s(&reading.marks)));
+    let (saying, worked): (Vec<&Reading>, Vec<_>) = worked.filter(|(_, worked)| !worked.is_empty()).unzip();
+    let found = last_of_steps(&worked)?;
+    let reading = saying.get(found.at)?;
+    let directory = || reading.directory.display().to_string();
+    Some(RunLast {
+        node: reading.facts.get("node").map_or_else(directory, str::to_owned),
+        steps: found.steps,
+        share: rounded(found.share),
+        worked_s: rounded(found.worked_s),
+        others_s: rounded(found.others_s),
+    })
 }
 
 /// The marks by time, and how many others there are.

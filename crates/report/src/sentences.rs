@@ -4,7 +4,7 @@ use gpuvitals_analysis::robust::median;
 use gpuvitals_analysis::summary::HostSummary;
 use gpuvitals_record::StepOrigin;
 
-use crate::figures::{HeldShares, RunGpu, StepFigures};
+use crate::figures::{HeldShares, RunGpu, RunLast, StepFigures};
 use crate::words::{energy, listed, number, percent, span};
 
 /// Least share of the time for which a throttled or silent GPU is worth a sentence.
@@ -48,12 +48,18 @@ pub(crate) fn title(gpus: &[RunGpu], hosts: &[HostSummary]) -> String {
 }
 
 /// What is to be said of a run before its tables.
-pub(crate) fn sentences(gpus: &[RunGpu], duration_s: f64, steps: Option<&StepFigures>) -> Vec<String> {
+pub(crate) fn sentences(
+    gpus: &[RunGpu],
+    duration_s: f64,
+    steps: Option<&StepFigures>,
+    last: Option<&RunLast>,
+) -> Vec<String> {
     if gpus.is_empty() {
         return vec![format!("The host alone was recorded, for {}.", span(duration_s))];
     }
     let taken = Some(taken(gpus, duration_s));
-    let all = [taken, steps.map(stepped), held(gpus), silent(gpus).or_else(|| behind(gpus))];
+    let all =
+        [taken, steps.map(stepped), last.map(waited_for), held(gpus), silent(gpus).or_else(|| behind(gpus))];
     all.into_iter().flatten().collect()
 }
 
@@ -69,6 +75,15 @@ fn stepped(steps: &StepFigures) -> String {
     let tail =
         steps.p95_s.map_or_else(String::new, |tail| format!(", one of twenty more than {}", span(tail)));
     format!("A step took {middle}{joules}{tail}: {} steps {known}.", steps.count)
+}
+
+/// The machine for which the others wait.
+fn waited_for(last: &RunLast) -> String {
+    let RunLast { node, steps, share, worked_s, others_s } = last;
+    let (share, worked, others) = (percent(*share), span(*worked_s), span(*others_s));
+    format!(
+        "{node} was the last in {share} of {steps} steps: it worked for {worked} in one and the others for {others}, and they waited for it."
+    )
 }
 
 /// How long it took, and how much energy.

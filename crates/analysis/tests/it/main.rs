@@ -4,6 +4,7 @@
 mod conditions;
 mod events;
 mod findings;
+mod last;
 mod ledger;
 mod steps;
 mod summary;

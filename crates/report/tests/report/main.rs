@@ -76,6 +76,34 @@ fn a_run_on_two_machines_has_the_gpus_of_both_by_one_clock() {
 }
 
 #[test]
+fn the_machine_for_which_the_others_wait_is_named_by_its_marks() {
+    let dir = tempfile::tempdir().unwrap();
+    // All steps last a second; one machine works for most of it, and the others wait.
+    let works_ms = [("n1", 400), ("n2", 900), ("n3", 440)];
+    let paths = works_ms.map(|(node, _)| dir.path().join(node));
+    let write = |waits: &str| {
+        for ((node, work_ms), path) in works_ms.into_iter().zip(&paths) {
+            let marks = (0..20).flat_map(|step| {
+                let begin = (step * 1_000, format!("step {step}"));
+                [begin, (step * 1_000 + work_ms, format!("phase {waits}"))]
+            });
+            Run { node, gpus: 1, marks: marks.collect(), ..Run::hot() }.write(path);
+        }
+        RunReport::read(&paths).unwrap()
+    };
+    let report = write("wait");
+    let last = report.last.as_ref().unwrap();
+    assert_eq!((last.node.as_str(), last.steps, last.share), ("n2", 19, 1.0));
+    assert!((last.worked_s - 0.9).abs() < 1e-9 && (last.others_s - 0.42).abs() < 1e-9, "{last:?}");
+    let said = "n2 was the last in 100 % of 19 steps: it worked for 0.90 s in one and the others for 0.42 s, and they waited for it.";
+    assert!(report.sentences.iter().any(|sentence| sentence == said), "{:?}", report.sentences);
+    let alone = RunReport::read(&paths[1..2]).unwrap();
+    assert!(alone.last.is_none(), "nobody waits for it");
+    let silent = write("train");
+    assert!(silent.last.is_none(), "nobody says when it waits");
+}
+
+#[test]
 fn the_host_alone_is_a_run_as_well() {
     let report = report(&Run { gpus: 0, ..Run::hot() });
     assert_eq!(report.title, "No GPU on n1");

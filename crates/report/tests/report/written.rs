@@ -72,10 +72,17 @@ impl Run {
         };
         let texts: ArrayRef =
             Arc::new(self.marks.iter().map(|(_, text)| Some(text.as_str())).collect::<StringArray>());
+        // `step 12` and `phase wait` are a step and a phase, too.
+        let said = |what: &'static str| self.marks.iter().map(move |(_, text)| text.strip_prefix(what));
+        let phases: ArrayRef = Arc::new(said("phase ").collect::<StringArray>());
+        let steps = said("step ").map(|number| number.and_then(|number| number.parse::<i64>().ok()));
+        let steps: ArrayRef = Arc::new(steps.collect::<Int64Array>());
         let columns = [
             ("timestamp_ns", times(STARTED_NS)),
             ("monotonic_ns", times(self.monotonic_ns)),
             ("text", texts),
+            ("phase", phases),
+            ("step", steps),
         ];
         let records = RecordBatch::try_from_iter(columns).unwrap();
         self.write_records(&directory.join("marks.parquet"), &records);
