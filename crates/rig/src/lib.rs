@@ -13,6 +13,7 @@ pub mod cluster;
 pub mod faulty_sysfs;
 pub mod kubelet;
 pub mod library;
+pub mod link;
 pub mod port;
 pub mod postgres;
 pub mod program;

@@ -166,6 +166,41 @@ async fn all_nodes_of_a_job_are_asked_and_what_they_send_is_read() {
 }
 
 #[tokio::test]
+async fn an_answer_that_a_cut_connection_ends_is_asked_for_again_and_taken_once() {
+    let world = fleet().await;
+    let id = tell(&world, told("a/n1", "own-1", "GPU-1")).await;
+    let id = id.as_str().unwrap();
+    let (asks, path) = (format!("{REQUESTS}?node=a/n1"), format!("{INCIDENTS}/{id}/nodes/a%2Fn1"));
+    let whole = piece("GPU-1", 10..101);
+    for _ in 0..2 {
+        // Each stream begins with what stands.
+        let mut stream = Events::open(world.address, &asks).await;
+        let (kind, data) = stream.event().await.unwrap();
+        assert_eq!((kind.as_str(), &data["id"], &data["part"]), ("request", &json!(id), &json!("window")));
+        drop(stream);
+        let mut cut_off = TcpStream::connect(world.address).await.unwrap();
+        let head = format!("POST {path} HTTP/1.1\r\nhost: localhost\r\n");
+        let head =
+            format!("{head}content-type: application/octet-stream\r\ntransfer-encoding: chunked\r\n\r\n");
+        cut_off.write_all(head.as_bytes()).await.unwrap();
+        // The head of a chunk, and half of it.
+        cut_off.write_all(format!("{:x}\r\n", whole.len()).as_bytes()).await.unwrap();
+        cut_off.write_all(&whole[..whole.len() / 2]).await.unwrap();
+        drop(cut_off);
+    }
+    let mut stream = Events::open(world.address, &asks).await;
+    assert_eq!(stream.event().await.unwrap().1["id"], json!(id));
+    // The gateway has it, and the node does not hear that: it sends it again.
+    for is_new in [true, false] {
+        let answer = send(&world, &path, &whole).await;
+        assert_eq!((answer.status, answer.json()), (200, json!({"is_new": is_new})));
+    }
+    let incident = world.ok(&format!("{INCIDENTS}/{id}")).await;
+    assert_eq!(incident["nodes"][0]["window"]["rows"], 91);
+    assert_eq!(plain(&world, &path).await.body, whole, "each row once");
+}
+
+#[tokio::test]
 async fn a_recording_of_the_same_name_on_another_host_is_not_asked() {
     let world = World::empty(|_, _| ()).await;
     let busy: &[(&str, f64)] = &[("power_w", 400.0)];

@@ -7,6 +7,7 @@ use std::path::Path;
 use gpuvitals_core::time::SECOND_NS;
 use gpuvitals_rig::faulty_sysfs::FaultySysfs;
 use gpuvitals_rig::gpuvitals;
+use gpuvitals_rig::link::CutLink;
 use gpuvitals_rig::port::Port;
 use gpuvitals_rig::program::{Finished as _, Process};
 use gpuvitals_rig::waiting;
@@ -83,11 +84,15 @@ impl GatewayPlace {
 }
 
 /// The agent of a node, over this `/sys`.
-fn agent(gateway: &GatewayPlace, (name, node): &(&str, Node), sysfs: &Path) -> Agent {
-    let (queue, url) = (gateway.queue_url(), gateway.url());
+fn agent(gateway: &GatewayPlace, node: &(&str, Node), sysfs: &Path) -> Agent {
+    agent_by(&gateway.url(), gateway, node, sysfs)
+}
+
+/// The same, which reaches the gateway at this address.
+fn agent_by(url: &str, gateway: &GatewayPlace, (name, node): &(&str, Node), sysfs: &Path) -> Agent {
+    let queue = gateway.queue_url();
     let (directory, socket) = (node.path("flight"), node.path("agent.sock"));
-    let flags =
-        ["--node", name, "--rate", "10", "--mq-url", &queue, "--flight-gateway", &url, "--flight-dir"];
+    let flags = ["--node", name, "--rate", "10", "--mq-url", &queue, "--flight-gateway", url, "--flight-dir"];
     let environment =
         [("GPUVITALS_AGENT_SOCKET", socket.to_str().unwrap()), ("GPUVITALS_AGENT_PUBLISH_INTERVAL", "200ms")];
     node.agent_over(sysfs, &[&flags[..], &[directory.to_str().unwrap()]].concat(), &environment)
@@ -164,6 +169,47 @@ fn a_trigger_on_one_node_asks_all_of_the_job_and_kills_lose_and_double_nothing()
     assert_eq!(code, Some(0));
     let lines = said.matches("the gateway cannot be told of incidents").count();
     assert_eq!(lines, 1, "an outage is one line: {said}");
+}
+
+#[test]
+fn a_node_that_the_network_cuts_off_while_it_is_asked_answers_once_when_it_is_back() {
+    let gateway = GatewayPlace::new();
+    let _running = gateway.start();
+    let link = CutLink::to(&gateway.api);
+    let nodes = NODES.map(|name| (name, Node::new()));
+    let start = |place: usize| {
+        let url = if place == 2 { format!("http://127.0.0.1:{}", link.port()) } else { gateway.url() };
+        agent_by(&url, &gateway, &nodes[place], &nodes[place].1.path("sys"))
+    };
+    let mut agents: Vec<Agent> = (0..nodes.len()).map(start).collect();
+    begin_job(&gateway, &nodes);
+
+    agents[1].process.signal("USR1");
+    for agent in &agents {
+        agent.logged("the flight recorder keeps an incident");
+    }
+    // It was asked, and cannot have answered: half a minute after the trigger is still to come. Neither side hears of the cut.
+    link.cut();
+    agents[2].logged("the gateway cannot be told of incidents");
+    let answered = || {
+        let incidents = gateway.incidents();
+        let nodes = incidents.iter().flat_map(|incident| incident["nodes"].as_array().unwrap());
+        let had = nodes.filter(|node| !node["window"].is_null()).map(|node| node["node"].clone());
+        had.collect::<Vec<_>>()
+    };
+    waiting::until("what the others have", answered, |had| had.len() == 2);
+    assert_eq!(answered(), ["n1", "n2"]);
+    link.mend();
+    // Each row of each GPU once, of one incident.
+    whole_incident(&gateway);
+    assert_eq!(agents.remove(2).terminate(), Some(0));
+    let own = incidents(&nodes[2].1.path("flight"));
+    let [own] = &own[..] else { panic!("{own:?}") };
+    assert_eq!(
+        (&own["trigger"]["kind"], &own["triggers"]),
+        (&"job".into(), &1.into()),
+        "asked again, kept once"
+    );
 }
 
 #[test]
