@@ -170,6 +170,7 @@ def compare(job):
         equal(known[column], record[wanted], column)
     until("how it ended", lambda: about(job)["about"]["state"] != "ended", 30)
     equal(about(job)["about"]["state"], record["state"].split()[0].lower(), "state")
+    equal(about(job)["about"]["gpus_asked"], int(re.search(r"gres/gpu=(\d+)", record["alloctres"])[1]), "GPUs asked for")
     begin, end = instant(record["start"]), instant(record["end"])
     near(instant(known["start"]), begin, NEAR_S, "start")
     near(instant(known["end"]), end, NEAR_S, "end")

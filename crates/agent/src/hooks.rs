@@ -1,5 +1,6 @@
 //! What the hooks of a batch system tell of its jobs, by a socket of this agent, and what becomes of it.
 
+mod asked;
 mod fact;
 mod heard;
 mod jobs;

@@ -183,6 +183,8 @@ const SUMS: [(&str, &str, bool); 13] = [
     ("ENERGY COST", "energy_cost", true),
     ("CO2 KG", "carbon_kg", true),
 ];
+/// Head and field of how many GPUs were asked for, which stands beside those that it had.
+const ASKED: (&str, &str) = ("ASKED", "gpus_asked");
 /// Heads and fields of what the batch system told; those without a value in any line are left out.
 const ABOUT: [(&str, &str); 9] = [
     ("ARRAY", "array_task"),
@@ -225,7 +227,9 @@ fn list(answer: &Value, by: &str, width: Option<usize>) -> String {
     let first = if by == "holder" { "JOB".to_owned() } else { by.to_uppercase() };
     let is_told = |field: &str| jobs.iter().any(|job| !told(job, field).is_null());
     let about: Vec<(&str, &str)> = ABOUT.into_iter().filter(|(_, field)| is_told(field)).collect();
-    let heads = [first.as_str(), "GPUS"].into_iter().chain(sums.iter().map(|(head, _)| *head));
+    let asked = Some(ASKED).filter(|(_, field)| is_told(field));
+    let heads = [first.as_str(), "GPUS"].into_iter().chain(asked.map(|(head, _)| head));
+    let heads = heads.chain(sums.iter().map(|(head, _)| *head));
     let heads = heads.chain(["HOSTS"]).chain(about.iter().map(|(head, _)| *head));
     let mut rows: Vec<Vec<String>> = vec![heads.map(str::to_owned).collect()];
     for job in &jobs {
@@ -233,6 +237,7 @@ fn list(answer: &Value, by: &str, width: Option<usize>) -> String {
         let hosts: Vec<&str> =
             job["hosts"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
         let mut row = vec![text(&job["group"]) + simulated, text(&job["gpus"])];
+        row.extend(asked.map(|(_, field)| in_words(field, told(job, field))));
         row.extend(sums.iter().map(|(_, field)| number(job[*field].as_f64())));
         row.push(text(&Value::from(hosts.join(","))));
         row.extend(about.iter().map(|(_, field)| in_words(field, told(job, field))));
@@ -297,7 +302,7 @@ fn detail(answer: &Value, width: Option<usize>) -> String {
 
 /// What the batch system told of a job, on one line; empty if it told nothing.
 fn about(about: &Value) -> String {
-    let told = ABOUT.into_iter().filter(|(_, field)| !about[*field].is_null());
+    let told = [ASKED].into_iter().chain(ABOUT).filter(|(_, field)| !about[*field].is_null());
     let told: Vec<String> = told
         .map(|(head, field)| format!("{} {}", head.to_lowercase(), in_words(field, &about[field])))
         .collect();
@@ -458,7 +463,7 @@ mod tests {
     #[test]
     fn what_the_batch_system_told_of_jobs_stands_beside_them_and_advice_below() {
         let about = json!({
-            "name": "train\u{1b}[2J", "user": "kim", "uid": 1001, "account": "ml", "queue": null, "array_task": "6_1",
+            "name": "train\u{1b}[2J", "user": "kim", "uid": 1001, "gpus_asked": 4, "account": "ml", "queue": null, "array_task": "6_1",
             "start": "2026-11-20T14:59:59.285057499Z", "end": null, "state": "running", "exit_code": null,
         });
         let told = job(Some("job:7"), &json!({"about": about, "holder": "job:7"}));
@@ -468,6 +473,8 @@ mod tests {
         let cells: Vec<&str> = lines[1].split_whitespace().collect();
         let last = ["a,b", "6_1", "train\u{fffd}[2J", "kim", "ml", "2026-11-20T14:59:59Z", "running"];
         assert_eq!(cells[cells.len() - 7..], last);
+        assert_eq!(cells[..3], ["job:7", "2", "4"], "what it asked for stands beside what it had: {shown}");
+        assert!(lines[0].starts_with("JOB") && lines[0].contains("  ASKED  "), "{shown}");
         assert!(lines[2].ends_with('-'), "{shown}");
         let advice =
             json!({"text": "2 of 8 GPUs never passed 1 %; with 6 this job would have saved 31.2 GPU hours"});
@@ -477,7 +484,7 @@ mod tests {
         let lines: Vec<&str> = shown.lines().collect();
         assert_eq!(
             lines[1],
-            "array 6_1, name train\u{fffd}[2J, user kim, account ml, start 2026-11-20T14:59:59Z, state running"
+            "asked 4, array 6_1, name train\u{fffd}[2J, user kim, account ml, start 2026-11-20T14:59:59Z, state running"
         );
         assert!(lines[lines.len() - 1].ends_with("31.2 GPU hours"), "{shown}");
     }

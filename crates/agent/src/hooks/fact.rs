@@ -5,7 +5,10 @@ use gpuvitals_core::batch::{RowId, Value};
 use gpuvitals_core::usage::RUN_HOLDER;
 use gpuvitals_sources::attribution::slurm::{is_uuid, job_number};
 
-use super::message::{HookMessage, JobHook, LIST_LEN_MAX, RUN_AGE, RUN_IS_OVER, RUN_MARK_AGE, RUN_PROCESS};
+use super::asked;
+use super::message::{
+    ASKED_GPUS, HookMessage, JobHook, LIST_LEN_MAX, RUN_AGE, RUN_IS_OVER, RUN_MARK_AGE, RUN_PROCESS,
+};
 
 /// Most bytes of a name.
 const NAME_LEN_MAX: usize = 256;
@@ -20,6 +23,8 @@ pub(crate) struct JobFacts {
     pub uid: Option<u32>,
     /// The GPUs on this node, between commas.
     pub gpus: Option<String>,
+    /// How many GPUs were asked for on all hosts.
+    pub gpus_asked: Option<i64>,
     /// Columns of the table with their texts, in the order of [`TEXTS`].
     texts: [Option<String>; TEXTS.len()],
 }
@@ -107,6 +112,7 @@ impl ToldJob {
             "SLURM_JOB_GPUS" | "CUDA_VISIBLE_DEVICES" => self.facts.gpus.clone(),
             "SLURM_ARRAY_JOB_ID" => array.map(|(array, _)| array.to_owned()),
             "SLURM_ARRAY_TASK_ID" => array.map(|(_, task)| task.to_owned()),
+            ASKED_GPUS => self.facts.gpus_asked.map(|gpus| gpus.to_string()),
             name => self.facts.text(name).map(str::to_owned),
         };
         HookMessage::of(self.hook, variable).ok()
@@ -118,6 +124,7 @@ impl JobFacts {
         Self {
             uid: message.get("SLURM_JOB_UID").and_then(|uid| uid.parse().ok()),
             gpus: gpus(message),
+            gpus_asked: message.get(ASKED_GPUS).and_then(asked::in_counts),
             texts: TEXTS.map(|(column, variable, len_max)| {
                 let text = message.get(variable)?;
                 if column == LABELS { labels(text) } else { cleaned(text, len_max) }
@@ -144,7 +151,12 @@ impl JobFacts {
             let before = older.next().flatten();
             text.or(before)
         });
-        Self { uid: newer.uid.or(self.uid), gpus: newer.gpus.or(self.gpus), texts }
+        Self {
+            uid: newer.uid.or(self.uid),
+            gpus: newer.gpus.or(self.gpus),
+            gpus_asked: newer.gpus_asked.or(self.gpus_asked),
+            texts,
+        }
     }
 
     /// Writes it into a row. A value that the table refuses is left out: the rest is worth more.
@@ -155,8 +167,10 @@ impl JobFacts {
                 let _refused = builder.set_extra_text(row, column, text);
             }
         }
-        if let Some(uid) = self.uid {
-            let _refused = builder.set_extra(row, "uid", Value::Int(uid.into()));
+        for (column, number) in [("uid", self.uid.map(i64::from)), ("gpus_asked", self.gpus_asked)] {
+            if let Some(number) = number {
+                let _refused = builder.set_extra(row, column, Value::Int(number));
+            }
         }
     }
 }

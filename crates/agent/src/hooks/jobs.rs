@@ -13,6 +13,7 @@ use gpuvitals_sources::attribution::{GpuName, Owner, Ownership, slurm};
 use gpuvitals_sources::sampler::TargetState;
 use tokio::sync::Notify;
 
+use super::asked::SlurmWord;
 use super::fact::ToldJob;
 use super::heard::HeardCounts;
 use super::kept::{KeptJob, KeptJobs};
@@ -30,7 +31,7 @@ const RUNNING_KEPT_NS: i64 = 31 * DAY_NS;
 const RUN_SILENT_NS: i64 = MINUTE_NS;
 /// Most rows of a batch; the rest is published at the next look.
 const ROWS_MAX: usize = 500;
-/// Jobs of which it is asked at once how they ended; the rest is asked for later.
+/// Jobs about which Slurm is asked at once; it is asked about the rest later.
 const ASKED_MAX: usize = 200;
 /// So often it is asked how a job ended: while its scripts run, for two minutes.
 const ASKED_TIMES: u32 = 40;
@@ -48,8 +49,8 @@ pub(crate) struct Jobs {
     kept: Option<KeptJobs>,
     /// Tells that something is to be kept.
     pub news: Notify,
-    /// Tells that a controller has told of the end of a job.
-    pub ended: Notify,
+    /// Tells that a controller has told of a job.
+    pub controlled: Notify,
     /// What became of messages.
     pub counts: HeardCounts,
 }
@@ -92,8 +93,8 @@ impl Jobs {
             let _refused = host.set(column, text);
         }
         let origin = Origin { node: node.into(), started_ns: Moment::now().wall_ns };
-        let (known, news, ended) = (Mutex::default(), Notify::new(), Notify::new());
-        Self { ownership, host, origin, known, kept: None, news, ended, counts: HeardCounts::default() }
+        let (known, news, controlled) = (Mutex::default(), Notify::new(), Notify::new());
+        Self { ownership, host, origin, known, kept: None, news, controlled, counts: HeardCounts::default() }
     }
 
     /// The same, with those that an earlier agent knew to run, and kept for a later one.
@@ -147,12 +148,13 @@ impl Jobs {
         true
     }
 
-    /// The jobs that are over by the controller's word, and of which it is not known how they ended. Each is named some times at most.
-    pub(super) fn without_outcome(&self) -> Vec<String> {
+    /// The jobs by the controller's word of which Slurm knows more: those that run, which are named once, and those that are over and of which
+    /// it is not known how they ended. Each of these is named some times at most.
+    pub(super) fn to_ask(&self) -> Vec<String> {
         let mut known = self.known();
         let is_wanted = |job: &KnownJob| {
-            let is_over = job.told.hook == JobHook::Controller && job.end_ns.is_some();
-            is_over && job.outcome.is_none() && job.asked < ASKED_TIMES
+            let times = if job.end_ns.is_some() { ASKED_TIMES } else { 1 };
+            job.told.hook == JobHook::Controller && job.outcome.is_none() && job.asked < times
         };
         let wanted = known.jobs.values_mut().filter(|job| is_wanted(job)).take(ASKED_MAX);
         wanted
@@ -163,13 +165,20 @@ impl Jobs {
             .collect()
     }
 
-    /// Takes how a job ended. One that has begun again meanwhile has not.
-    pub(super) fn take_outcome(&self, id: &str, outcome: &'static str, now: Moment) {
+    /// Takes what Slurm says of a job. One that has begun again meanwhile has not ended.
+    pub(super) fn take_word(&self, id: &str, word: SlurmWord, now: Moment) {
         let mut known = self.known();
-        let job = known.jobs.get_mut(&(JobHook::Controller, id.to_owned()));
-        if let Some(job) = job.filter(|job| job.end_ns.is_some()) {
-            (job.outcome, job.as_of_ns, job.published) = (Some(outcome), now.wall_ns, None);
+        let Some(job) = known.jobs.get_mut(&(JobHook::Controller, id.to_owned())) else { return };
+        let outcome = word.outcome.filter(|_| job.end_ns.is_some()).or(job.outcome);
+        let gpus_asked = word.gpus_asked.or(job.told.facts.gpus_asked);
+        if (outcome, gpus_asked) == (job.outcome, job.told.facts.gpus_asked) {
+            return;
         }
+        (job.outcome, job.told.facts.gpus_asked) = (outcome, gpus_asked);
+        (job.as_of_ns, job.published) = (now.wall_ns, None);
+        known.has_news = true;
+        drop(known);
+        self.news.notify_one();
     }
 
     /// Gives the GPUs of jobs that run to these, from their prolog on, and those that no job has to recordings. The newest counts. Who has

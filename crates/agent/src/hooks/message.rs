@@ -17,7 +17,7 @@ use gpuvitals_core::usage::RUN_HOLDER;
 /// Most bytes of a message.
 pub(crate) const MESSAGE_LEN_MAX: usize = 64 << 10;
 /// Most bytes of the value of a variable; the rest is cut off.
-const VALUE_LEN_MAX: usize = 2_900;
+const VALUE_LEN_MAX: usize = 2_800;
 /// Most bytes of a list of GPUs: a name of an instance has 40, and a node may have more than a hundred.
 pub(crate) const LIST_LEN_MAX: usize = 8 << 10;
 /// Most bytes of the name of a variable, with what stands around it.
@@ -30,7 +30,7 @@ const ANSWER_LEN_MAX: u64 = 1 << 10;
 const STALL_MAX: Duration = Duration::from_secs(1);
 
 /// The variables that are told. No other one leaves the hook.
-const VARIABLES: [&str; 18] = [
+const VARIABLES: [&str; 19] = [
     "SLURM_JOB_ID",
     "SLURM_JOB_UID",
     "SLURM_JOB_USER",
@@ -41,6 +41,7 @@ const VARIABLES: [&str; 18] = [
     "SLURM_JOB_COMMENT",
     NUMBERED_GPUS,
     NAMED_GPUS,
+    ASKED_GPUS,
     "SLURM_ARRAY_JOB_ID",
     "SLURM_ARRAY_TASK_ID",
     "SLURM_JOB_EXIT_CODE",
@@ -64,6 +65,8 @@ pub(crate) const RUN_IS_OVER: &str = "RUN_IS_OVER";
 const NAMED_GPUS: &str = "CUDA_VISIBLE_DEVICES";
 /// Their list by numbers.
 const NUMBERED_GPUS: &str = "SLURM_JOB_GPUS";
+/// How many were asked for on all hosts. Slurm gives it to jobs and to none of these scripts; a script may set it.
+pub(crate) const ASKED_GPUS: &str = "SLURM_GPUS";
 
 const _: () = assert!(
     (VARIABLES.len() + 1) * (NAME_LEN_MAX + VALUE_LEN_MAX) + LIST_LEN_MAX <= MESSAGE_LEN_MAX,

@@ -198,11 +198,11 @@ async fn hear(stream: &UnixStream, jobs: &Jobs) -> (Heard, String) {
     let Some(told) = ToldJob::of(&message) else {
         return (Heard::Malformed, "SLURM_JOB_ID is no number of a job".to_owned());
     };
-    let is_end = told.hook == JobHook::Controller && told.is_over;
+    let is_controllers = told.hook == JobHook::Controller;
     if jobs.hear(told, Moment::now()) {
         jobs.news.notify_one();
-        if is_end {
-            jobs.ended.notify_one();
+        if is_controllers {
+            jobs.controlled.notify_one();
         }
         (Heard::Taken, String::new())
     } else {

@@ -119,6 +119,9 @@ pub(crate) struct AboutJob {
     user: Option<String>,
     /// Number of its user on the host; null: not known.
     uid: Option<i64>,
+    /// How many GPUs were asked for on all its hosts; of a pod the sum of the limits of its containers. Null: not known. What it had stands
+    /// in `gpus` of the job.
+    gpus_asked: Option<i64>,
     /// Account that it is charged to; null: not known.
     account: Option<String>,
     /// Queue or partition that it ran in; null: not known.
@@ -272,6 +275,7 @@ impl AboutJob {
             name: text(job.name()),
             user: text(job.user()),
             uid: job.uid,
+            gpus_asked: job.gpus_asked,
             account: text(job.account()),
             queue: text(job.queue()),
             array_task: text(job.array_task()),

@@ -57,6 +57,11 @@ fn used(all: &[Used<'_>], memory_mb: i64) -> Batch {
 type Told<'a> = (&'a str, &'a str, [Option<i64>; 2], &'a [(&'a str, &'a str)], Option<i64>);
 
 fn told(all: &[Told<'_>]) -> Batch {
+    told_with(all, None)
+}
+
+/// Rows about jobs that asked for so many GPUs.
+fn told_with(all: &[Told<'_>], gpus_asked: Option<i64>) -> Batch {
     let mut builder = BatchBuilder::new(Table::Jobs);
     for (id, told_by, times, texts, uid) in all {
         let mut host = Identity::default();
@@ -72,7 +77,8 @@ fn told(all: &[Told<'_>]) -> Batch {
         let times = ["start_ns", "end_ns"].into_iter().zip(times);
         let times = times.filter_map(|(column, ago_s)| Some((column, now_ns() - (*ago_s)? * SECOND_NS)));
         let uid = uid.map(|uid| ("uid", uid));
-        for (column, number) in times.chain(uid).chain([("as_of_ns", now_ns())]) {
+        let asked = gpus_asked.map(|gpus| ("gpus_asked", gpus));
+        for (column, number) in times.chain(uid).chain(asked).chain([("as_of_ns", now_ns())]) {
             builder.set_extra(row, column, Number::Int(number)).unwrap();
         }
     }
@@ -114,7 +120,7 @@ async fn a_job_has_its_name_user_account_queue_and_times() {
     let about = &group(&list, &json!("job:7"))["about"];
     assert_eq!(
         *about,
-        json!({"name": "train", "user": "kim", "uid": 1001, "account": "ml", "queue": "gpu", "array_task": null,
+        json!({"name": "train", "user": "kim", "uid": 1001, "gpus_asked": null, "account": "ml", "queue": "gpu", "array_task": null,
                "start": "2026-11-20T14:59:59Z", "end": null, "state": "running", "exit_code": null})
     );
     let over = &group(&list, &json!("job:8"))["about"];
@@ -124,6 +130,23 @@ async fn a_job_has_its_name_user_account_queue_and_times() {
     let past = world.ok("/api/v1/jobs?start=2026-11-20T15:00:00Z&end=2026-11-20T15:30:00Z").await;
     let over = &group(&past, &json!("job:8"))["about"];
     assert_eq!((&over["state"], &over["end"]), (&json!("running"), &Value::Null), "it ended after the range");
+}
+
+#[tokio::test]
+async fn what_a_job_or_pod_asked_for_stands_beside_what_it_had() {
+    let world = World::empty(|_, _| {}).await;
+    world.append(used(&[(card(0), "job:7", 100), (card(1), "pod:team/p/main", 50)], 100)).await;
+    let since = [Some(3_600), None];
+    world.append(told(&[("7", "prolog", since, &[], None)])).await;
+    let asking: [Told<'_>; 2] =
+        [("7", "controller", since, &[], None), ("pod:team/p", "kubernetes", [None, None], &[], None)];
+    world.append(told_with(&asking, Some(4))).await;
+    let list = world.ok("/api/v1/jobs").await;
+    for holder in ["job:7", "pod:team/p/main"] {
+        let one = group(&list, &json!(holder));
+        assert_eq!((&one["gpus"], &one["about"]["gpus_asked"]), (&json!(1), &json!(4)), "{holder}");
+    }
+    assert_eq!(world.ok("/api/v1/jobs/7").await["job"]["about"]["gpus_asked"], 4);
 }
 
 #[tokio::test]

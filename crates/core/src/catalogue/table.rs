@@ -289,6 +289,13 @@ const JOBS: &[TableColumn] = &[
     text("queue", "Queue or partition that it ran in."),
     text("hosts", "Its hosts, as the batch system writes them: `gpu[01-04,07]`."),
     text("gpus", "The GPUs that it was given on this host, between commas: numbers on the host, or UUIDs."),
+    number(
+        "gpus_asked",
+        ColumnType::I64,
+        Unit::None,
+        COUNT,
+        "How many GPUs were asked for on all its hosts; of a pod the sum of the limits of its containers.",
+    ),
     text("array_task", "Its array and its place there, `ARRAY_TASK`, if it is of one."),
     text("labels", "Its labels, `KEY=VALUE` between commas: the pairs in the comment of its user."),
     nanoseconds("start_ns", "When it began on this host, since 1970 in UTC."),

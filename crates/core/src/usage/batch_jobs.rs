@@ -30,6 +30,8 @@ pub struct BatchJob {
     texts: [Option<Arc<str>>; TEXTS.len()],
     /// Number of its user.
     pub uid: Option<i64>,
+    /// How many GPUs were asked for on all its hosts.
+    pub gpus_asked: Option<i64>,
     /// When it began, nanoseconds UTC since 1970.
     pub start_ns: Option<i64>,
     /// When it ended; none: it runs, or its end is not known.
@@ -114,6 +116,7 @@ struct JoinedJob {
     /// Each with the time as of which it is.
     texts: [Option<(i64, Arc<str>)>; TEXTS.len()],
     uid: Option<(i64, i64)>,
+    gpus_asked: Option<(i64, i64)>,
     controller: Option<JobSpan>,
     /// What each host tells of it.
     hosts: HashMap<Arc<str>, JobSpan, RandomState>,
@@ -143,6 +146,7 @@ struct JobColumns<'a> {
     start_ns: Option<MetricColumn<'a>>,
     end_ns: Option<MetricColumn<'a>>,
     uid: Option<MetricColumn<'a>>,
+    gpus_asked: Option<MetricColumn<'a>>,
 }
 
 impl<'a> JobColumns<'a> {
@@ -163,6 +167,7 @@ impl<'a> JobColumns<'a> {
             start_ns: number("start_ns"),
             end_ns: number("end_ns"),
             uid: number("uid"),
+            gpus_asked: number("gpus_asked"),
         }
     }
 }
@@ -181,7 +186,7 @@ fn whole_number(numbers: Option<MetricColumn<'_>>, row: usize) -> Option<i64> {
 impl BatchJobs {
     /// The columns of `jobs` that they are made of.
     pub fn columns() -> impl Iterator<Item = &'static str> {
-        let others = ["job_id", "step", "told_by", "as_of_ns", "start_ns", "end_ns", "uid"];
+        let others = ["job_id", "step", "told_by", "as_of_ns", "start_ns", "end_ns", "uid", "gpus_asked"];
         others.into_iter().chain(["exit_code", "state"]).chain(TEXTS)
     }
 
@@ -241,8 +246,8 @@ impl JoinedJob {
                 *newest = Some((as_of_ns, Arc::from(text)));
             }
         }
-        if let Some(uid) = whole_number(columns.uid, row) {
-            self.uid = self.uid.max(Some((as_of_ns, uid)));
+        for (newest, numbers) in [(&mut self.uid, columns.uid), (&mut self.gpus_asked, columns.gpus_asked)] {
+            *newest = (*newest).max(whole_number(numbers, row).map(|number| (as_of_ns, number)));
         }
         let span = JobSpan {
             as_of_ns,
@@ -286,6 +291,7 @@ impl JoinedJob {
         BatchJob {
             texts: self.texts.each_ref().map(|newest| newest.as_ref().map(|(_, text)| Arc::clone(text))),
             uid: self.uid.map(|(_, uid)| uid),
+            gpus_asked: self.gpus_asked.map(|(_, gpus)| gpus),
             start_ns: whole.and_then(|span| span.start_ns).or_else(first_ns),
             end_ns: ended.and_then(end_ns),
             runs,

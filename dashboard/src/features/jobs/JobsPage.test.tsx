@@ -105,7 +105,7 @@ describe("jobs and namespaces", () => {
     });
 
     it("says who ran a job, and of one that is over on request what it could have done without", async () => {
-      const told = { name: "train", user: "kim", uid: 1001, account: "ml", queue: null, array_task: null, start: null, end: null, state: "ended", exit_code: "0:0" };
+      const told = { name: "train", user: "kim", uid: 1001, gpus_asked: 4, account: "ml", queue: null, array_task: null, start: null, end: null, state: "ended", exit_code: "0:0" };
       const runs = { ...told, user: "lee", state: "running", exit_code: null };
       const text = "2 of 8 GPUs never passed 1 %; with 6 this job would have saved 31.2 GPU hours";
       const mock = mockApi({
@@ -117,6 +117,7 @@ describe("jobs and namespaces", () => {
       expect(await screen.findByText("train, kim, ml, ended with 0:0")).toBeTruthy();
       expect(screen.getByText("train, lee, ml, running")).toBeTruthy();
       expect(screen.getByText("by 2 jobs and pods")).toBeTruthy();
+      expect(screen.getAllByText("4 asked")).toHaveLength(2);
       const wanted = screen.getAllByRole("button", { name: /^Advice on/ });
       expect(wanted.map((button) => button.textContent)).toEqual(["Advice on job:7"]);
       expect(mock.asked.some(({ path }) => path.startsWith(`${LEDGER}/`))).toBe(false);
@@ -126,13 +127,13 @@ describe("jobs and namespaces", () => {
     });
 
     it("gives as a file who ran each job, each of what was told by itself", async () => {
-      const told = { name: "train", user: "kim", uid: 1001, account: "ml", queue: null, array_task: null, start: null, end: null, state: "ended", exit_code: "0:0" };
+      const told = { name: "train", user: "kim", uid: 1001, gpus_asked: 4, account: "ml", queue: null, array_task: null, start: null, end: null, state: "ended", exit_code: "0:0" };
       mockApi({ "/api/v1/hosts": now(), [LEDGER]: ledger([holder("job:7", { about: told })]) });
       renderAt("/jobs?by=holder");
       const files = savedFiles();
       await userEvent.click(await screen.findByRole("button", { name: "CSV" }));
       expect(await files[0]?.text()).toBe(
-        "holder,gpus,held,busy,wasted,shared,energy,hosts,cluster,name,user,account,queue,state,exit_code,simulated\r\njob:7,2,40,30,10,10,12,node-1,,train,kim,ml,,ended,0:0,false\r\n",
+        "holder,gpus,held,busy,wasted,shared,energy,hosts,cluster,gpus_asked,name,user,account,queue,state,exit_code,simulated\r\njob:7,2,40,30,10,10,12,node-1,,4,train,kim,ml,,ended,0:0,false\r\n",
       );
     });
 

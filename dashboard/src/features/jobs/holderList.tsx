@@ -14,7 +14,7 @@ import { percent } from "./usage";
 const HOSTS_SHOWN = 2;
 
 /** What a cell says in small of a batch job, in the file each by itself. */
-const TOLD = ["name", "user", "account", "queue", "state", "exit_code"] as const;
+const TOLD = ["gpus_asked", "name", "user", "account", "queue", "state", "exit_code"] as const;
 
 /** The list of jobs and pods. */
 export const HOLDER_LIST: ListOf<HolderRow> = {
@@ -30,7 +30,7 @@ export const HOLDER_LIST: ListOf<HolderRow> = {
   below: ({ advice }) => (advice === null ? null : <Advice of={advice} />),
   columns: [
     { id: "holder", title: "Holder", card: "name", sort: lowestFirst(({ holder }) => holder), cell: (row) => <Holder row={row} />, className: "font-medium", limit: "max-w-72" },
-    { id: "gpus", title: "GPUs", sort: highestFirst(({ gpus }) => gpus), cell: ({ gpus }) => formatNumber(gpus), className: "num" },
+    { id: "gpus", title: "GPUs", sort: highestFirst(({ gpus }) => gpus), cell: ({ gpus, about }) => <Gpus had={gpus} asked={about?.gpus_asked ?? null} />, className: "num" },
     { id: "held", title: "Held", sort: highestFirst(({ held }) => held), cell: ({ held }) => hours(held), className: "num" },
     { id: "busy", title: "Busy", sort: highestFirst(({ busy }) => busy), cell: ({ busy }) => hours(busy), className: "num" },
     { id: "wasted", title: "Wasted", sort: highestFirst(({ wasted }) => wasted), cell: (row) => <Wasted row={row} />, className: "num" },
@@ -70,6 +70,16 @@ function Holder({ row: { holder, told, cluster, where, isRunning, isSimulated } 
       <span className="block truncate text-[11px] font-normal text-faint" title={notes.join(", ")}>
         {notes.join(", ")}
       </span>
+    </>
+  );
+}
+
+/** How many it had, and in small how many were asked for, where that is known. */
+function Gpus({ had, asked }: { readonly had: number; readonly asked: number | null }) {
+  return (
+    <>
+      {formatNumber(had)}
+      {asked !== null && <span className="block text-[11px] text-faint">{formatNumber(asked)} asked</span>}
     </>
   );
 }

@@ -116,19 +116,51 @@ fn a_row_comes_again_so_that_the_last_one_stays_whichever_frames_are_lost() {
     );
 }
 
+/// What Slurm says of a job that is over.
+fn ended(outcome: &'static str) -> SlurmWord {
+    SlurmWord { outcome: Some(outcome), gpus_asked: None }
+}
+
+#[test]
+fn how_many_gpus_a_job_asked_for_stands_in_its_row_from_when_it_is_known_on() {
+    let asked = |batch: Option<Batch>| {
+        let batch = batch?;
+        let value = numbers(batch.records().column_by_name("gpus_asked")?)?.value(0)?;
+        let Value::Int(gpus) = value else { panic!("{value:?}") };
+        Some(gpus)
+    };
+    let jobs = jobs();
+    jobs.hear(told(JobHook::Controller, "7", &[]), at(0));
+    assert_eq!(asked(jobs.due(at(0))), None);
+    assert_eq!(jobs.to_ask(), ["7"]);
+    let word = SlurmWord { outcome: None, gpus_asked: Some(8) };
+    jobs.take_word("7", word, at(3));
+    assert_eq!(asked(jobs.due(at(4))), Some(8));
+    jobs.take_word("7", word, at(5));
+    assert!(jobs.due(at(6)).is_none(), "that is known");
+    jobs.hear(told(JobHook::Controller, "7", &[("SLURM_JOB_EXIT_CODE2", "0:0")]), at(60));
+    assert_eq!(asked(jobs.due(at(61))), Some(8), "the end does not erase it");
+
+    let by_script = told(JobHook::Controller, "8", &[("SLURM_GPUS", "h100:4")]);
+    assert_eq!(ToldJob::of(&by_script.message().unwrap()), Some(by_script.clone()), "as it is kept");
+    jobs.hear(by_script, at(70));
+    assert_eq!(asked(jobs.due(at(71))), Some(4));
+}
+
 #[test]
 fn how_a_job_ended_stands_in_its_row_once_slurm_was_asked() {
     let jobs = jobs();
     jobs.hear(told(JobHook::Controller, "7", &[]), at(0));
     jobs.hear(told(JobHook::Controller, "8", &[]), at(0));
-    jobs.take_outcome("7", "cancelled", at(1));
-    assert!(jobs.without_outcome().is_empty(), "both run");
+    assert_eq!(jobs.to_ask(), ["7", "8"]);
+    jobs.take_word("7", ended("cancelled"), at(1));
+    assert!(jobs.to_ask().is_empty(), "both run");
     jobs.hear(told(JobHook::Controller, "7", &[("SLURM_JOB_EXIT_CODE2", "0:0")]), at(10));
     jobs.hear(told(JobHook::Epilog, "7", &[]), at(10));
     let _told = jobs.due(at(11));
-    assert_eq!(jobs.without_outcome(), ["7"]);
-    jobs.take_outcome("7", "cancelled", at(14));
-    assert!(jobs.without_outcome().is_empty(), "it is known");
+    assert_eq!(jobs.to_ask(), ["7"]);
+    jobs.take_word("7", ended("cancelled"), at(14));
+    assert!(jobs.to_ask().is_empty(), "it is known");
     let known = jobs.due(at(15));
     assert_eq!(
         shown(known.as_ref(), "exit_code"),
@@ -137,7 +169,7 @@ fn how_a_job_ended_stands_in_its_row_once_slurm_was_asked() {
     let as_of = numbers(known.unwrap().records().column_by_name("as_of_ns").unwrap()).unwrap().value(0);
     assert_eq!(as_of, Some(Value::Int(at(14).wall_ns)), "of two rows the later one stays");
     jobs.hear(told(JobHook::Controller, "8", &[("SLURM_JOB_EXIT_CODE2", "0:0")]), at(20));
-    let asked = (0..100).take_while(|_| !jobs.without_outcome().is_empty()).count();
+    let asked = (0..100).take_while(|_| !jobs.to_ask().is_empty()).count();
     assert_eq!(asked, usize::try_from(ASKED_TIMES).unwrap(), "not for ever");
 }
 
