@@ -7,7 +7,9 @@ mod jobs;
 mod kept;
 mod message;
 mod outcome;
+mod pace;
 mod socket;
+mod steps;
 
 pub(crate) use jobs::Jobs;
 pub(crate) use kept::KeptJobs;

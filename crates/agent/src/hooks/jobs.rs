@@ -18,11 +18,11 @@ use super::fact::ToldJob;
 use super::heard::HeardCounts;
 use super::kept::{KeptJob, KeptJobs};
 use super::message::JobHook;
+use super::pace::RowPace;
+use super::steps::KnownSteps;
 
 /// Most jobs that are known, by hook; of more, those that ended first are forgotten.
 const JOBS_MAX: usize = 16_384;
-/// A row is published again after so long, so that a lost frame costs nothing.
-const AGAIN_NS: i64 = 10 * MINUTE_NS;
 /// How long a job is known after its end.
 const ENDED_KEPT_NS: i64 = HOUR_NS;
 /// A job whose end was lost is forgotten after so long.
@@ -59,6 +59,8 @@ pub(crate) struct Jobs {
 struct KnownJobs {
     /// By hook and number: what each hook knows is kept apart.
     jobs: BTreeMap<(JobHook, String), KnownJob>,
+    /// Their steps, which no hook tells of.
+    steps: KnownSteps,
     /// Whether something was told since they were last kept.
     has_news: bool,
     batches: u64,
@@ -79,8 +81,8 @@ struct KnownJob {
     as_of_ns: i64,
     /// When it was last told of, or a job in its place, monotonic.
     heard_ns: i64,
-    /// When its row was last published, monotonic, and the time of that row.
-    published: Option<(i64, i64)>,
+    /// When its row was last published.
+    pace: RowPace,
 }
 
 impl Jobs {
@@ -175,7 +177,7 @@ impl Jobs {
             return;
         }
         (job.outcome, job.told.facts.gpus_asked) = (outcome, gpus_asked);
-        (job.as_of_ns, job.published) = (now.wall_ns, None);
+        (job.as_of_ns, job.pace) = (now.wall_ns, RowPace::default());
         known.has_news = true;
         drop(known);
         self.news.notify_one();
@@ -199,8 +201,8 @@ impl Jobs {
         self.ownership.allot(allotted);
     }
 
-    /// The rows that are due: of jobs about which something is new, of those that run in another hour than before, and of all others every
-    /// ten minutes. Of too many the rest is due the next time.
+    /// The rows that are due: of jobs and steps about which something is new, of those that run in another hour than before, and of all others
+    /// every ten minutes. Of too many the rest is due the next time.
     pub(crate) fn due(&self, now: Moment) -> Option<Batch> {
         // A row needs its host.
         self.host.node()?;
@@ -214,6 +216,8 @@ impl Jobs {
                 job.write(&mut builder, row_ns, &self.host);
             }
         }
+        known.steps.take(self.ownership.steps(), now);
+        known.steps.write(&mut builder, &self.host, (ROWS_MAX, now));
         if builder.rows() == 0 {
             return None;
         }
@@ -292,7 +296,7 @@ impl KnownJob {
             asked: 0,
             as_of_ns: now.wall_ns,
             heard_ns: now.mono_ns,
-            published: None,
+            pace: RowPace::default(),
         };
         let Some(before) = before else { return new(told, begun_ns.or(begins_ns), ends_ns) };
         let told = ToldJob {
@@ -316,7 +320,7 @@ impl KnownJob {
             asked: 0,
             as_of_ns: now.wall_ns,
             heard_ns: now.mono_ns.saturating_sub(now.wall_ns.saturating_sub(since_ns).max(0)),
-            published: None,
+            pace: RowPace::default(),
         }
     }
 
@@ -347,13 +351,9 @@ impl KnownJob {
             return None;
         }
         let row_ns = hour_of(self.end_ns.unwrap_or(now.wall_ns));
-        let is_told = self.published.is_some_and(|(published_ns, told_ns)| {
-            told_ns == row_ns && now.mono_ns - published_ns < AGAIN_NS
-        });
-        if is_told {
+        if !self.pace.is_due(row_ns, now) {
             return None;
         }
-        self.published = Some((now.mono_ns, row_ns));
         if self.end_ns.is_none() {
             self.as_of_ns = now.wall_ns;
         }

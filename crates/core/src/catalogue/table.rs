@@ -274,10 +274,10 @@ const USAGE: &[TableColumn] = &[
 
 const JOBS: &[TableColumn] = &[
     text("job_id", "Number of the job in its batch system; `run:NAME` of a recording, `pod:NAMESPACE/POD` of a pod.").key(),
-    text("step", "Step of the job; `whole`: the job with all its steps.").key(),
+    text("step", "Step of the job: its number, `batch` or `interactive`; `whole`: the job with all its steps.").key(),
     text(
         "told_by",
-        "Who knows this of the job: the batch system's `prolog`, `epilog` or `controller`; of a recording its recorder, `run`; of a pod its cluster, `kubernetes`. What each knows has a row of its own.",
+        "Who knows this of the job: the batch system's `prolog`, `epilog` or `controller`; of a step the `cgroup` of its processes; of a recording its recorder, `run`; of a pod its cluster, `kubernetes`. What each knows has a row of its own.",
     )
     .key(),
     nanoseconds("as_of_ns", "When it was so, since 1970 in UTC: of two rows of one key the later one stays.")

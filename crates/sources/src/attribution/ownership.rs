@@ -13,7 +13,7 @@ use tokio::sync::oneshot;
 
 use super::kubelet::{Holders, Kubelet};
 use super::process_owners::ProcessOwners;
-use super::slurm::Slurm;
+use super::slurm::{self, Slurm, SlurmStep};
 use super::{GpuName, Owner, Owners};
 use crate::attribution::unresolved::Unresolved;
 use crate::machine::Machine;
@@ -81,6 +81,8 @@ pub struct Ownership {
     answers: Mutex<Vec<OwnerAnswer>>,
     /// The GPUs that a batch system has given to jobs.
     allotted: Mutex<Vec<(GpuName, Owner)>>,
+    /// The steps of jobs that had processes when these were last looked at.
+    steps: Mutex<Arc<[SlurmStep]>>,
     strangers: Mutex<Strangers>,
 }
 
@@ -155,6 +157,16 @@ impl Ownership {
         let answers = self.answers();
         *self.allotted.lock().unwrap_or_else(PoisonError::into_inner) = allotted;
         self.publish(&answers);
+    }
+
+    /// Takes the steps of jobs that have processes on this node now.
+    pub fn take_steps(&self, steps: Vec<SlurmStep>) {
+        *self.steps.lock().unwrap_or_else(PoisonError::into_inner) = steps.into();
+    }
+
+    /// The steps of jobs that had processes when these were last looked at; the same list until then.
+    pub fn steps(&self) -> Arc<[SlurmStep]> {
+        Arc::clone(&self.steps.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
     /// Counts the allocations of an answer that are of no GPU. A GPU that was named in the answer before and has not met its
@@ -273,7 +285,10 @@ impl Ownership {
             let list = table.read();
             if round.is_multiple_of(CLAIMS_EVERY) {
                 let [vendor] = own_vendor;
-                claims = slurm.claims(if self.owners.are_all_of(vendor) { &own_vendor } else { &[] });
+                let steps = slurm.steps();
+                claims =
+                    slurm::claims(&steps, if self.owners.are_all_of(vendor) { &own_vendor } else { &[] });
+                self.take_steps(steps);
             }
             let gap = list.as_ref().ok().and_then(|list| list.gaps.first().map(ToString::to_string));
             let owners = list.map(|list| [slurm.owners(&list.processes), claims.clone()].concat());

@@ -8,7 +8,7 @@
 //! environment of its processes: a claim, too.
 
 use std::cmp::Reverse;
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::Read;
 use std::path::{Path, PathBuf};
@@ -40,6 +40,24 @@ const STEP_GPUS: &[u8] = b"SLURM_STEP_GPUS=";
 const NAMED_GPUS: &[u8] = b"CUDA_VISIBLE_DEVICES=";
 /// Steps of the node on which the job began.
 const FIRST_STEPS: [&str; 2] = ["batch", "interactive"];
+
+/// A step of a job with processes on this machine.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SlurmStep {
+    /// Number of the job.
+    pub job: Arc<str>,
+    /// What Slurm calls the step: its number, `batch`, `interactive`, or `extern`.
+    pub step: Arc<str>,
+    /// The GPUs that it may use here, as Slurm wrote them into the environment of its processes; none: it names none, or cannot be read.
+    pub gpus: Option<Arc<str>>,
+}
+
+impl SlurmStep {
+    /// Whether programs of a user run in it, and not only what Slurm itself starts in each job.
+    pub fn is_of_user(&self) -> bool {
+        job_number(&self.step).is_some() || FIRST_STEPS.contains(&&*self.step)
+    }
+}
 
 /// Finds the jobs of processes in a procfs.
 #[derive(Debug, Clone)]
@@ -82,31 +100,29 @@ impl Slurm {
         jobs.into_iter().map(|(gpu, owner, _)| (GpuName::Uuid(gpu), owner)).collect()
     }
 
-    /// The GPUs that jobs have by the environment of their processes, whether one uses them or not. By number where the node's GPUs are all
-    /// of this vendor.
-    pub fn claims(&self, vendors: &[&'static str]) -> Vec<(GpuName, Owner)> {
+    /// The steps of jobs that have processes here, by the cgroups of these.
+    pub fn steps(&self) -> Vec<SlurmStep> {
         let entries = std::fs::read_dir(&self.procfs).into_iter().flatten().flatten().take(PROCESSES_MAX);
         let pids = entries.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
-        let mut tries: HashMap<(String, String), u32> = HashMap::new();
-        let mut claims = Vec::new();
+        let mut steps: BTreeMap<(String, String), (Option<Arc<str>>, u32)> = BTreeMap::new();
         for pid in pids {
             let Some(cgroup) = self.read(pid, "cgroup") else { continue };
             let cgroup = String::from_utf8_lossy(&cgroup);
             let Some(step) = job_in_cgroup(&cgroup).zip(step_in_cgroup(&cgroup)) else { continue };
-            let tries = tries.entry(step.clone()).or_default();
-            if *tries >= TRIES_MAX {
+            let (gpus, tries) = steps.entry(step.clone()).or_default();
+            if gpus.is_some() || *tries >= TRIES_MAX {
                 continue;
             }
             *tries += 1;
-            let Some(environment) = self.read(pid, "environ") else { continue };
-            let Some(list) = gpus_in_environment(&environment, &step.1) else { continue };
-            let owner = Owner { job: Some(step.0.as_str().into()), is_claimed: true, ..Owner::default() };
-            claims.extend(gpus(list, vendors).into_iter().map(|gpu| (gpu, owner.clone())));
-            *tries = TRIES_MAX;
+            let environment = self.read(pid, "environ").unwrap_or_default();
+            *gpus = gpus_in_environment(&environment, &step.1).map(Arc::from);
         }
-        // The newest job counts: one whose processes are left behind has no GPU any more.
-        claims.sort_by_key(|(_, owner)| Reverse(number_of(owner)));
-        claims
+        let of = |((job, step), (gpus, _)): ((String, String), _)| SlurmStep {
+            job: job.into(),
+            step: step.into(),
+            gpus,
+        };
+        steps.into_iter().map(of).collect()
     }
 
     /// The job into whose cgroup Slurm has put a process; none if it has none, has ended, or cannot be read.
@@ -124,6 +140,20 @@ impl Slurm {
     fn read(&self, pid: u32, file: &str) -> Option<Vec<u8>> {
         read(&self.procfs.join(pid.to_string()).join(file))
     }
+}
+
+/// The GPUs that jobs have by what Slurm wrote into the environment of their steps, whether a process uses them or not. By number where the
+/// node's GPUs are all of this vendor.
+pub fn claims(steps: &[SlurmStep], vendors: &[&'static str]) -> Vec<(GpuName, Owner)> {
+    let mut claims: Vec<(GpuName, Owner)> = Vec::new();
+    for step in steps {
+        let owner = Owner { job: Some(Arc::clone(&step.job)), is_claimed: true, ..Owner::default() };
+        let named = gpus(step.gpus.as_deref().unwrap_or_default(), vendors);
+        claims.extend(named.into_iter().map(|gpu| (gpu, owner.clone())));
+    }
+    // The newest job counts: one whose processes are left behind has no GPU any more.
+    claims.sort_by_key(|(_, owner)| Reverse(number_of(owner)));
+    claims
 }
 
 fn read(path: &Path) -> Option<Vec<u8>> {
@@ -343,7 +373,7 @@ mod tests {
         write(14, "slurmstepd.scope/job_10/step_batch", "SLURM_JOB_GPUS=0\0CUDA_VISIBLE_DEVICES=MIG-1\0");
         write(15, "ssh.service", "SLURM_JOB_GPUS=4\0");
         let claims = |vendors: &[&'static str]| {
-            let claims = Slurm::new(procfs.path()).claims(vendors);
+            let claims = super::claims(&Slurm::new(procfs.path()).steps(), vendors);
             assert!(claims.iter().all(|(_, owner)| owner.is_claimed));
             let named = claims.into_iter().map(|(gpu, owner)| (gpu, owner.job.unwrap().to_string()));
             named.collect::<Vec<_>>()
@@ -354,6 +384,16 @@ mod tests {
         let numbered = [of(number(2), "8"), of(number(0), "7"), of(number(1), "7")];
         assert_eq!(claims(&["nvidia"]), [&[instance.clone()][..], &numbered].concat());
         assert_eq!(claims(&["amd", "nvidia"]), [instance], "numbers say nothing");
+
+        write(16, "slurmstepd.scope/job_7/step_extern", "SLURM_JOB_ID=7\0");
+        write(17, "slurmstepd.scope/job_7/step_whole", "");
+        let steps = Slurm::new(procfs.path()).steps();
+        let of_job: Vec<(&str, Option<&str>, bool)> = steps
+            .iter()
+            .filter(|step| &*step.job == "7")
+            .map(|step| (&*step.step, step.gpus.as_deref(), step.is_of_user()))
+            .collect();
+        assert_eq!(of_job, [("batch", Some("0,1"), true), ("extern", None, false), ("whole", None, false)]);
     }
 
     proptest! {

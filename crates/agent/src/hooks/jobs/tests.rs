@@ -2,6 +2,7 @@ use arrow_array::cast::AsArray as _;
 use gpuvitals_core::batch::{numbers, text_at};
 use gpuvitals_core::merge::{Order, merge};
 use gpuvitals_core::time::SECOND_NS;
+use gpuvitals_sources::attribution::slurm::SlurmStep;
 
 use super::super::message::{HookMessage, RunNews};
 use super::*;
@@ -114,6 +115,38 @@ fn a_row_comes_again_so_that_the_last_one_stays_whichever_frames_are_lost() {
             row("7", "prolog", "running", Some(WHOLE), [Some(0), None]),
         ]
     );
+}
+
+#[test]
+fn a_step_has_rows_from_its_first_process_to_its_last_and_one_of_slurms_own_has_none() {
+    let ownership = Arc::new(Ownership::new());
+    let jobs = Jobs::new(Arc::clone(&ownership), "n1");
+    let step = |name: &str, gpus: Option<&str>| SlurmStep {
+        job: "7".into(),
+        step: name.into(),
+        gpus: gpus.map(Arc::from),
+    };
+    let rows = |second: i64| {
+        let batch = jobs.due(at(second));
+        let steps = shown(batch.as_ref(), "step").into_iter().map(|row| row.3.unwrap());
+        let gpus = shown(batch.as_ref(), "gpus").into_iter();
+        steps.zip(gpus).map(|(step, (.., state, gpus, times))| (step, state, gpus, times)).collect::<Vec<_>>()
+    };
+    let of = |step: &str, state: &str, gpus: Option<&str>, times: [Option<i64>; 2]| {
+        (step.to_owned(), state.to_owned(), gpus.map(str::to_owned), times)
+    };
+    ownership.take_steps(vec![step("batch", Some("0,1")), step("extern", None), step("0", None)]);
+    let zero = of("0", "running", None, [Some(0), None]);
+    assert_eq!(rows(0), [zero, of("batch", "running", Some("0,1"), [Some(0), None])]);
+    assert_eq!(rows(20), [], "nothing is new");
+    ownership.take_steps(vec![step("batch", Some("0,1")), step("0", Some("1"))]);
+    assert_eq!(rows(30), [of("0", "running", Some("1"), [Some(0), None])]);
+    ownership.take_steps(vec![step("batch", Some("0,1"))]);
+    assert_eq!(rows(60), [of("0", "ended", Some("1"), [Some(0), Some(60)])]);
+    assert_eq!(rows(630), [of("batch", "running", Some("0,1"), [Some(0), None])], "every ten minutes");
+    ownership.take_steps(vec![step("0", Some("1"))]);
+    let again = of("0", "running", Some("1"), [Some(700), None]);
+    assert_eq!(rows(700), [again, of("batch", "ended", Some("0,1"), [Some(0), Some(700)])]);
 }
 
 /// What Slurm says of a job that is over.
