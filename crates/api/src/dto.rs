@@ -36,7 +36,7 @@ pub(crate) use gpu::{
 pub(crate) use health::{Component, HealthReport};
 pub(crate) use hints::{HintList, HintTotals, NodeRoom};
 pub(crate) use incidents::IncidentNote;
-pub(crate) use jobs::{JobAdvice, JobCheck, JobDetail, JobGpu, JobList, JobSums, JobUse};
+pub(crate) use jobs::{JobAdvice, JobCheck, JobDetail, JobGpu, JobList, JobStep, JobSums, JobUse};
 pub(crate) use page::Pagination;
 pub(crate) use prom::{PromBody, PromErrorBody};
 pub(crate) use query::{GroupLabels, QueryAnswer, Series, Values};

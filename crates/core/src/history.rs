@@ -24,7 +24,8 @@ mod track;
 
 pub use as_of::{AsOf, fleet_as_of};
 pub use asked::{
-    History, HistoryStats, batch_jobs, check_use, check_uses, job_texts, use_of_history, use_of_rows,
+    History, HistoryStats, batch_jobs, check_use, check_uses, job_steps, job_texts, use_of_history,
+    use_of_rows,
 };
 pub use buckets::{Buckets, Cell, Measured, UnlikeBuckets};
 pub use by_rows::all_holdings;

@@ -13,6 +13,7 @@ mod batch_jobs;
 mod fold;
 mod holders;
 mod holdings;
+mod job_steps;
 mod job_texts;
 mod ledger;
 mod paced;
@@ -27,6 +28,7 @@ pub use holdings::{
     HOLDING_GROUPS, HOLDINGS_MAX, HOLDINGS_TRAIL_NS, Holding, HoldingGroup, HoldingSums, Holdings,
     HoldingsAnswer, HoldingsQuery,
 };
+pub use job_steps::{JobSteps, StepOnHost};
 pub use job_texts::{JobText, JobTexts, job_of};
 pub use ledger::{Ledger, NOBODY, ProcessOwner, RUN_HOLDER, Sharing, UNOBSERVED, holder_name, hour_of};
 pub use paced::StayFold;

@@ -297,7 +297,7 @@ fn detail(answer: &Value, width: Option<usize>) -> String {
     }
     let (table, without) = narrowed(rows, &yields, width);
     let below = [&*advice, &*by_rows(job), interpolated(answer), &*without].concat();
-    format!("{shown}\n{}{table}{below}", about(&job["about"]))
+    format!("{shown}\n{}{table}{below}{}", about(&job["about"]), show::steps(answer, width))
 }
 
 /// What the batch system told of a job, on one line; empty if it told nothing.
@@ -448,6 +448,37 @@ mod tests {
         assert!(lines[1].contains("MAX W") && !lines[1].contains("MAX MB"), "{shown}");
         assert!(lines[2].contains("GPU-1") && lines[3].contains("GPU-2"), "{shown}");
         assert!(lines[4].starts_with("all together") && lines.len() == 5, "{shown}");
+    }
+
+    #[test]
+    fn steps_of_a_job_stand_below_with_what_was_used_meanwhile() {
+        let used =
+            json!({"held_gpu_hours": 2.0, "busy_gpu_hours": 0.5, "wasted_gpu_hours": 1.5, "energy_kwh": 0.7});
+        let step = |name: &str, gpus: Option<u64>, used: &Value| {
+            json!({"step": name, "hosts": ["a", "b"], "gpus": gpus, "start": "2026-11-20T14:59:59.285057499Z", "end": null,
+                   "state": "running", "used": used, "interpolated": true})
+        };
+        let mut answer = json!({"job": job(Some("job:7"), &json!({"holder": "job:7"})), "gpus": [], "interpolated": false});
+        assert!(!detail(&answer, None).contains("STEP"));
+        answer["steps"] = json!([step("0", Some(2), &used), step("batch", None, &Value::Null)]);
+        answer["steps_total"] = json!(52);
+        let shown = detail(&answer, None);
+        let lines: Vec<&str> = shown.lines().collect();
+        let from = lines.iter().position(|line| line.starts_with("STEP")).unwrap();
+        let cells: Vec<&str> = lines[from + 1].split_whitespace().collect();
+        assert_eq!(
+            cells,
+            ["0", "2", "2.00", "0.50", "1.50", "0.70", "2026-11-20T14:59:59Z", "-", "running", "a,b"]
+        );
+        let cells: Vec<&str> = lines[from + 2].split_whitespace().collect();
+        assert_eq!(cells, ["batch", "-", "-", "-", "-", "-", "2026-11-20T14:59:59Z", "-", "running", "a,b"]);
+        assert_eq!(
+            lines[from + 3..],
+            [
+                "2 of 52 steps, those that began last",
+                "a step that begins or ends within an hour has a part of that hour's sums that is as long; steps at one time on the same GPUs have the same",
+            ]
+        );
     }
 
     #[test]

@@ -60,6 +60,15 @@ pub(crate) struct JobDetail {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(required = false, nullable = false)]
     pub(crate) advice: Option<JobAdvice>,
+    /// Its steps, as the nodes of a Slurm job see them, in the order in which they began: of more than 50 those that began last. Steps may run
+    /// at once and on the same GPUs, so they do not add up to the job. Missing if none is known.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[schema(required = false)]
+    pub(crate) steps: Vec<JobStep>,
+    /// How many steps there are; missing if none is known.
+    #[serde(skip_serializing_if = "is_none")]
+    #[schema(required = false)]
+    pub(crate) steps_total: usize,
     /// Whether the range begins or ends within an hour: then of that hour a part is taken that is as long.
     pub(crate) interpolated: bool,
     /// First instant of the range that is answered.
@@ -141,6 +150,29 @@ pub(crate) struct AboutJob {
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     #[schema(required = false)]
     labels: BTreeMap<String, String>,
+}
+
+/// A step of a batch job, seen by its processes: to half a minute.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct JobStep {
+    /// What the batch system calls it: its number, or `batch`.
+    #[schema(example = "0")]
+    pub(crate) step: String,
+    /// The hosts of its processes.
+    pub(crate) hosts: Vec<String>,
+    /// How many GPUs it may use there; null: not known.
+    pub(crate) gpus: Option<usize>,
+    /// When its first process was seen; null: not known.
+    pub(crate) start: Option<Moment>,
+    /// When none of its processes was seen any more; null: it runs, or that is not known.
+    pub(crate) end: Option<Moment>,
+    /// `running` or `ended` at the end of the range; null: nobody had told of it for long.
+    #[schema(value_type = Option<String>)]
+    pub(crate) state: Option<&'static str>,
+    /// What the job used of these GPUs from the begin of the step to its end; null: not known.
+    pub(crate) used: Option<JobSums>,
+    /// Whether the step began or ended within an hour: then of that hour's sums a part is taken that is as long.
+    pub(crate) interpolated: bool,
 }
 
 /// What a job that is over could have done without.

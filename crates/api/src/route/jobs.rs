@@ -1,6 +1,7 @@
 //! `/api/v1/jobs`: what each holder of GPUs used, by the sums that nodes make of their samples, or by rows where no node makes any.
 
 mod advice;
+mod steps;
 mod told;
 
 use std::sync::Arc;
@@ -341,7 +342,9 @@ impl Ask for JobAsk {
         )
         .await?;
         let Part { answer: fleet, missing: lost } = view.history.fleet().await?;
-        let missing = ask::joined(ask::joined(missing, unread), lost);
+        let Part { answer: steps, missing: without_steps } =
+            steps::of_job(&view, &whole, (start_ns, end_ns), &fleet).await?;
+        let missing = ask::joined(ask::joined(ask::joined(missing, unread), lost), without_steps);
         view.render(missing, move |view, missing| {
             let until_ns = self.range.until_ns(view.now_ns(), USE_REUSED_NS);
             let told = told.showing(&view.job_labels).of(&whole);
@@ -351,6 +354,8 @@ impl Ask for JobAsk {
                 job: JobUse::of(&whole, told.as_ref(), is_current, view.prices),
                 advice: told_whole.and_then(|told| advice::advice(&groups, told, start_ns)),
                 gpus: groups.iter().map(|one| JobGpu::of(one, &fleet, view.prices)).collect(),
+                steps: steps.shown.iter().map(|step| step.shown(view.prices)).collect(),
+                steps_total: steps.total,
                 interpolated: whole.sums.is_interpolated(),
                 start: Moment(start_ns),
                 end: Moment(end_ns),

@@ -30,6 +30,7 @@ mod prom;
 mod query;
 mod refused;
 mod silences;
+mod steps;
 mod stream;
 mod telemetry;
 mod told;

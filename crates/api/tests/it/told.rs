@@ -374,6 +374,7 @@ async fn what_was_used_is_told_where_nothing_is_told_of_the_jobs() {
     assert_eq!((list.status, list.header("x-partial")), (200, Some(missing.as_str())));
     assert_eq!((&list.json()["total"], &list.json()["jobs"][0]["about"]), (&json!(5), &Value::Null));
     let one = request(address, "GET", "/api/v1/jobs/8", "").await;
+    let missing = format!("{missing}; the steps of the job: {REASON}");
     assert_eq!((one.status, one.header("x-partial")), (200, Some(missing.as_str())));
     let by_user = request(address, "GET", "/api/v1/jobs?by=user", "").await;
     assert_eq!(by_user.status, 503, "without them there are no users: {}", by_user.text());

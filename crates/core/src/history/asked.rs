@@ -14,8 +14,8 @@ use super::selector::{Matcher, Selector, TextTest};
 use super::steps::TimeSteps;
 use super::sweep::{SWEPT_ROWS_MAX, TakeRows, ThreadSums, too_many_rows};
 use crate::usage::{
-    BatchJobs, GpuUse, HOLDINGS_MAX, Holdings, HoldingsQuery, JobText, JobTexts, RowsOfUse, USES_MAX, Usage,
-    UseQuery, hour_of, use_columns,
+    BatchJobs, GpuUse, HOLDINGS_MAX, Holdings, HoldingsQuery, JobSteps, JobText, JobTexts, RowsOfUse,
+    USES_MAX, Usage, UseQuery, hour_of, use_columns,
 };
 use crate::{Batch, Health, IdentityColumn, Table};
 
@@ -264,42 +264,73 @@ pub async fn job_texts(
 /// keeps no such rows knows nothing.
 ///
 /// # Errors
-/// When there are more rows than so many, or the history gives none.
+/// When there are more rows about whole jobs than so many, those about steps not counted, or the history gives none.
 pub async fn batch_jobs(
     history: &(impl History + ?Sized),
     ids: Vec<Arc<str>>,
-    (start_ns, end_ns): (i64, i64),
+    range: (i64, i64),
     rows_max: usize,
 ) -> Result<Part<BatchJobs>, QueryError> {
+    let rows = rows_of_jobs(ids, range, BatchJobs::columns())?;
+    told(history, rows, rows_max, BatchJobs::add).await
+}
+
+/// What is known of the steps of the batch job of this number by the rows of `jobs` in a range of time. A history that keeps no such rows
+/// knows nothing.
+///
+/// # Errors
+/// When there are more rows about steps than so many, or the history gives none.
+pub async fn job_steps(
+    history: &(impl History + ?Sized),
+    id: Arc<str>,
+    range: (i64, i64),
+    rows_max: usize,
+) -> Result<Part<JobSteps>, QueryError> {
+    let rows = rows_of_jobs(vec![id], range, JobSteps::columns())?;
+    told(history, rows, rows_max, JobSteps::add).await
+}
+
+/// Asks for these columns of the rows about jobs with these numbers, without any about all.
+fn rows_of_jobs(
+    ids: Vec<Arc<str>>,
+    (start_ns, end_ns): (i64, i64),
+    columns: impl Iterator<Item = &'static str>,
+) -> Result<RowsQuery, QueryError> {
     let of_ids =
         (!ids.is_empty()).then_some(Matcher { column: IdentityColumn::Job, test: TextTest::Is(ids) });
-    let rows = RowsQuery {
+    Ok(RowsQuery {
         selector: Selector::new(of_ids.into_iter().collect()).map_err(QueryError::failed)?,
         // Rows have the start of their hour.
         start_ns: Some(hour_of(start_ns)),
         end_ns: Some(end_ns),
-        metrics: Some(BatchJobs::columns().map(str::to_owned).collect()),
+        metrics: Some(columns.map(str::to_owned).collect()),
         ..RowsQuery::of(Table::Jobs, 0)
-    };
-    let joined = Arc::new(Mutex::new((BatchJobs::default(), 0_usize)));
+    })
+}
+
+/// What rows tell together, as this adds them. So many are taken at most: it says how many of a batch it has taken.
+async fn told<T: Default + Send + 'static>(
+    history: &(impl History + ?Sized),
+    rows: RowsQuery,
+    rows_max: usize,
+    add: fn(&mut T, &Batch) -> usize,
+) -> Result<Part<T>, QueryError> {
+    let joined = Arc::new(Mutex::new((T::default(), 0_usize)));
     let max = rows_max as u64;
-    let jobs = Arc::clone(&joined);
+    let of_all = Arc::clone(&joined);
     let take: TakeRows = Arc::new(move |batch: &Batch| {
-        let mut jobs = jobs.lock().unwrap_or_else(PoisonError::into_inner);
-        let (jobs, rows) = &mut *jobs;
-        *rows = rows.saturating_add(batch.rows());
-        if *rows > rows_max {
-            return Err(QueryError::TooManyRows { rows: max.saturating_add(1), max });
-        }
-        jobs.add(batch);
-        Ok(())
+        let mut of_all = of_all.lock().unwrap_or_else(PoisonError::into_inner);
+        let (told, rows) = &mut *of_all;
+        *rows = rows.saturating_add(add(told, batch));
+        let is_too_much = *rows > rows_max;
+        if is_too_much { Err(QueryError::TooManyRows { rows: max.saturating_add(1), max }) } else { Ok(()) }
     });
     let missing = match history.sweep(rows, take).await {
         Err(QueryError::NotKept { .. }) => Vec::new(),
         swept => swept?.missing,
     };
-    let (jobs, _) = std::mem::take(&mut *joined.lock().unwrap_or_else(PoisonError::into_inner));
-    Ok(Part { answer: jobs, missing })
+    let (answer, _) = std::mem::take(&mut *joined.lock().unwrap_or_else(PoisonError::into_inner));
+    Ok(Part { answer, missing })
 }
 
 /// Checks that a question for use has a range, and steps that an answer can have.

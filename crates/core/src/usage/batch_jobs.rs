@@ -13,7 +13,7 @@ use crate::time::MINUTE_NS;
 use crate::{Batch, IdentityColumn};
 
 /// Rows of a job that runs come every ten minutes: of one that nobody has told of for so long it is not known whether it runs.
-const TOLD_AGAIN_NS: i64 = 30 * MINUTE_NS;
+pub(super) const TOLD_AGAIN_NS: i64 = 30 * MINUTE_NS;
 /// The step of rows about a job as a whole.
 pub(super) const WHOLE: &str = "whole";
 /// Who tells of all hosts of a job.
@@ -172,11 +172,11 @@ impl<'a> JobColumns<'a> {
     }
 }
 
-fn told(texts: Option<&DictionaryArray<Int32Type>>, row: usize) -> Option<&str> {
+pub(super) fn told(texts: Option<&DictionaryArray<Int32Type>>, row: usize) -> Option<&str> {
     text_at(texts?, row)
 }
 
-fn whole_number(numbers: Option<MetricColumn<'_>>, row: usize) -> Option<i64> {
+pub(super) fn whole_number(numbers: Option<MetricColumn<'_>>, row: usize) -> Option<i64> {
     match numbers?.value(row)? {
         Value::Int(number) => Some(number),
         Value::Float32(_) | Value::Float(_) => None,
@@ -190,9 +190,10 @@ impl BatchJobs {
         others.into_iter().chain(["exit_code", "state"]).chain(TEXTS)
     }
 
-    /// Adds rows of `jobs`.
-    pub fn add(&mut self, batch: &Batch) {
+    /// Adds rows of `jobs`. Says how many are about whole jobs: no other one is taken.
+    pub fn add(&mut self, batch: &Batch) -> usize {
         let columns = JobColumns::of(batch);
+        let mut taken = 0;
         for row in 0..batch.rows() {
             let about_whole = told(columns.step, row) == Some(WHOLE);
             let id = told(columns.id, row).filter(|_| about_whole);
@@ -207,8 +208,10 @@ impl BatchJobs {
             });
             if let Some(job) = of_clusters.get_mut(place) {
                 job.add(&columns, row, as_of_ns);
+                taken += 1;
             }
         }
+        taken
     }
 
     /// The number of the job that has this place in an array, `ARRAY_TASK`, in a cluster, or without one in any; none: none is known. Of

@@ -8,7 +8,7 @@ use std::time::Duration;
 use gpuvitals_core::batch::Value;
 use gpuvitals_core::energy::EnergySource;
 use gpuvitals_core::history::{
-    History, QueryError, RowsQuery, TakeRows, all_holdings, job_texts, use_of_history,
+    History, QueryError, RowsQuery, TakeRows, all_holdings, batch_jobs, job_steps, job_texts, use_of_history,
 };
 use gpuvitals_core::usage::{GpuUse, Holder, HoldingGroup, HoldingsQuery, JobText, UseDetail, UseQuery};
 use gpuvitals_core::{Batch, BatchBuilder, Identity, IdentityColumn, MetricId, Origin, Table};
@@ -322,6 +322,38 @@ async fn what_was_held_counts_once_wherever_the_versions_of_a_row_lie() {
             assert_eq!(groups, wanted, "merged: {is_merged}");
         }
     }
+}
+
+/// Rows of `jobs` about a job as a whole and about so many steps of it.
+fn with_steps(steps: usize) -> Batch {
+    let mut told = BatchBuilder::new(Table::Jobs);
+    let host = Identity::default().with(IdentityColumn::Node, "node-1");
+    let host = told.intern(&host.and_then(|it| it.with(IdentityColumn::Job, "7")).unwrap());
+    let steps = (0..steps).map(|step| (step.to_string(), "cgroup"));
+    for (step, told_by) in steps.chain([("whole".to_owned(), "prolog")]) {
+        let row = told.row(HOUR, host);
+        for (column, text) in [("job_id", "7"), ("step", step.as_str()), ("told_by", told_by)] {
+            told.set_extra_text(row, column, text).unwrap();
+        }
+        told.set_extra(row, "as_of_ns", Value::Int(HOUR + SECOND)).unwrap();
+    }
+    told.finish(Origin::default(), 0).unwrap()
+}
+
+#[tokio::test]
+async fn rows_about_steps_are_none_of_the_rows_about_jobs_that_an_answer_may_have() {
+    let dir = tempfile::tempdir().unwrap();
+    let (store, _) = Store::open(quiet(dir.path())).unwrap();
+    store.append(vec![with_steps(5)]).await.unwrap();
+    let range = (HOUR, HOUR + 60 * SECOND);
+    let jobs = batch_jobs(&store, Vec::new(), range, 1).await.unwrap();
+    assert!(jobs.answer.get(None, "7", HOUR + SECOND).is_some());
+    let too_many = batch_jobs(&store, Vec::new(), range, 0).await;
+    assert!(matches!(too_many, Err(QueryError::TooManyRows { max: 0, .. })), "{too_many:?}");
+    let steps = job_steps(&store, "7".into(), range, 5).await.unwrap();
+    assert_eq!(steps.answer.of(None).len(), 5);
+    let too_many = job_steps(&store, "7".into(), range, 4).await;
+    assert!(matches!(too_many, Err(QueryError::TooManyRows { max: 4, .. })), "{too_many:?}");
 }
 
 #[tokio::test]
