@@ -18,7 +18,7 @@ use crate::failure::Failure;
 use crate::percent::escaped;
 use crate::query;
 use crate::query::flags::Server;
-use crate::table::{Yields, after_a_name, instant, narrowed, text, width};
+use crate::table::{Yields, after_a_name, instant, narrowed, number, text, width};
 use crate::terminal;
 use range::{RangeFlags, range};
 use show::{ShowFlags, show_path};
@@ -349,11 +349,6 @@ fn check(check: &Value) -> String {
         let _infallible = write!(said, "; {} more without an agent", counted(gpus, "GPU"));
     }
     said + "\n"
-}
-
-/// To two digits after the point; what is not known is a dash.
-fn number(value: Option<f64>) -> String {
-    value.map_or_else(|| "-".to_owned(), |value| format!("{value:.2}"))
 }
 
 #[cfg(test)]

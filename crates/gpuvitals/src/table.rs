@@ -15,6 +15,11 @@ pub(crate) fn text(value: &Value) -> String {
     }
 }
 
+/// A number of an answer to two digits after the point; what is not known is a dash.
+pub(crate) fn number(value: Option<f64>) -> String {
+    value.map_or_else(|| "-".to_owned(), |value| format!("{value:.2}"))
+}
+
 /// An instant of an answer, as text to the second.
 pub(crate) fn instant(value: &Value) -> String {
     let shown = text(value);

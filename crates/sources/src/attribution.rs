@@ -1,5 +1,6 @@
 //! Attribution: the pod, container or batch job that holds a GPU.
 
+mod allowed;
 pub mod kubelet;
 mod owner;
 mod owners;

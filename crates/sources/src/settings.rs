@@ -178,7 +178,7 @@ impl Attribution {
             Switch::Off => false,
             Switch::Auto => Slurm::runs_on(machine),
         };
-        let slurm = has_jobs.then(|| Slurm::new(&machine.procfs));
+        let slurm = has_jobs.then(|| Slurm::new(machine));
         OwnerSources { kubelet: self.kubelet_socket(machine), slurm, users: self.users }
     }
 

@@ -117,6 +117,9 @@ mod tests {
     /// A row: step, host, and minutes: as of when, since when, until when; GPUs.
     type Told<'a> = (&'a str, &'a str, i64, i64, Option<i64>, &'a str);
 
+    /// Step and host, minutes of its begin and end, GPUs.
+    type Found = (String, Option<i64>, Option<i64>, Vec<String>);
+
     fn add(steps: &mut JobSteps, rows: &[Told<'_>]) {
         let at = |minute: i64| Value::Int(NOW_NS + minute * MINUTE_NS);
         for (step, host, as_of, start, end, gpus) in rows {
@@ -155,7 +158,7 @@ mod tests {
             let mut steps = JobSteps::default();
             add(&mut steps, &turned);
             let minute = |at_ns: Option<i64>| at_ns.map(|at_ns| (at_ns - NOW_NS) / MINUTE_NS);
-            let found: Vec<(String, Option<i64>, Option<i64>, Vec<String>)> = steps
+            let found: Vec<Found> = steps
                 .of(None)
                 .iter()
                 .map(|step| {
@@ -163,7 +166,7 @@ mod tests {
                     (format!("{} {}", step.step, step.host), minute(step.start_ns), minute(step.end_ns), gpus)
                 })
                 .collect();
-            let of = |name: &str, start, end, gpus: &[&str]| {
+            let of = |name: &str, start: i64, end: Option<i64>, gpus: &[&str]| -> Found {
                 (name.to_owned(), Some(start), end, gpus.iter().map(|gpu| (*gpu).to_owned()).collect())
             };
             assert_eq!(

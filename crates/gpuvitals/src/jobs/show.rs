@@ -4,11 +4,10 @@ use clap::Args;
 use gpuvitals_core::quantity::counted;
 use serde_json::Value;
 
-use super::number;
 use super::range::{RangeFlags, range};
 use crate::failure::Failure;
 use crate::percent::escaped;
-use crate::table::{after_a_name, instant, narrowed, text};
+use crate::table::{after_a_name, instant, narrowed, number, text};
 
 /// `gpuvitals jobs show`
 #[derive(Debug, Args)]

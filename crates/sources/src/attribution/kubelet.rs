@@ -200,14 +200,14 @@ fn is_gpu_driver(driver: &str) -> bool {
 }
 
 /// The GPUs of this machine by what device plugins and drivers of claims call them, looked up when one is asked for.
-struct Devices<'a> {
+pub(super) struct Devices<'a> {
     machine: &'a Machine,
     cards: OnceCell<Vec<Card>>,
     minors: OnceCell<Vec<(u32, String)>>,
 }
 
 impl<'a> Devices<'a> {
-    fn new(machine: &'a Machine) -> Self {
+    pub(super) fn new(machine: &'a Machine) -> Self {
         Self { machine, cards: OnceCell::new(), minors: OnceCell::new() }
     }
 
@@ -273,7 +273,7 @@ impl<'a> Devices<'a> {
     }
 
     /// The GPU of a minor number of NVIDIA's driver: `/dev/nvidia0`. Where the driver does not list them, the index.
-    fn by_minor(&self, minor: u32) -> GpuName {
+    pub(super) fn by_minor(&self, minor: u32) -> GpuName {
         let known =
             self.minors.get_or_init(|| minors(self.machine)).iter().find(|(known, _)| *known == minor);
         known.map_or_else(
@@ -283,7 +283,7 @@ impl<'a> Devices<'a> {
     }
 
     /// The GPU of a DRM node of amdgpu: `card1`, `renderD128`.
-    fn by_node(&self, node: &str) -> Option<GpuName> {
+    pub(super) fn by_node(&self, node: &str) -> Option<GpuName> {
         let render = node.strip_prefix("renderD").and_then(number);
         self.cards().iter().find_map(|card| {
             let pci: Arc<str> = card.pci.as_deref()?.into();

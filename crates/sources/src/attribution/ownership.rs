@@ -11,6 +11,7 @@ use gpuvitals_core::causes;
 use gpuvitals_core::clock::Moment;
 use tokio::sync::oneshot;
 
+use super::allowed;
 use super::kubelet::{Holders, Kubelet};
 use super::process_owners::ProcessOwners;
 use super::slurm::{self, Slurm, SlurmStep};
@@ -286,8 +287,9 @@ impl Ownership {
             if round.is_multiple_of(CLAIMS_EVERY) {
                 let [vendor] = own_vendor;
                 let steps = slurm.steps();
-                claims =
-                    slurm::claims(&steps, if self.owners.are_all_of(vendor) { &own_vendor } else { &[] });
+                let vendors = if self.owners.are_all_of(vendor) { own_vendor.as_slice() } else { &[] };
+                claims = allowed::owners(slurm.machine(), &steps);
+                claims.extend(slurm::claims(&steps, vendors));
                 self.take_steps(steps);
             }
             let gap = list.as_ref().ok().and_then(|list| list.gaps.first().map(ToString::to_string));
@@ -379,6 +381,7 @@ impl OwnerAnswer {
 mod tests {
     use crate::attribution::unresolved::Unresolved;
     use gpuvitals_core::{Identity, IdentityColumn};
+    use gpuvitals_rig::waiting::until;
 
     use super::*;
     use crate::probe::{Driver, ProbeError};
@@ -406,7 +409,8 @@ mod tests {
     }
 
     fn asking(ownership: &Arc<Ownership>) -> Asking {
-        let slurm = Some(Slurm::new(Path::new("/nonexistent")));
+        let nowhere = Machine { procfs: PathBuf::from("/nonexistent"), ..Machine::local("n1") };
+        let slurm = Some(Slurm::new(&nowhere));
         let sources = OwnerSources { slurm, ..OwnerSources::default() };
         ownership.ask(sources, &Machine::local("n1"), Vec::new()).unwrap()
     }
@@ -438,6 +442,31 @@ mod tests {
         assert_eq!(reads[0].recv_timeout(minute), Err(RecvTimeoutError::Disconnected), "it is let go of");
         let ids: Vec<usize> = ownership.answers().iter().map(|answer| answer.id).collect();
         assert_eq!(ids, [2, 3]);
+    }
+
+    #[test]
+    fn whoever_looks_for_jobs_finds_their_steps_and_whose_the_gpus_are_that_these_name() {
+        let folder = tempfile::tempdir().unwrap();
+        let process = folder.path().join("7");
+        std::fs::create_dir_all(&process).unwrap();
+        let cgroup = "0::/system.slice/slurmstepd.scope/job_4711/step_0/user\n";
+        std::fs::write(process.join("cgroup"), cgroup).unwrap();
+        std::fs::write(process.join("environ"), "SLURM_STEP_GPUS=1\0").unwrap();
+        let machine = Machine { procfs: folder.path().to_owned(), ..Machine::local("n1") };
+        let sources = OwnerSources { slurm: Some(Slurm::new(&machine)), ..OwnerSources::default() };
+        let (told, _read) = sync_channel(1);
+        let ownership = Arc::new(Ownership::new());
+        let table: Box<dyn ProcessTable> = Box::new(GatedTable(Driver::Nvml, told, None));
+        let _asking = ownership.ask(sources, &machine, vec![table]).unwrap();
+        let steps = until("the steps", || ownership.steps(), |steps| !steps.is_empty());
+        let found: Vec<_> =
+            steps.iter().map(|step| (&*step.job, &*step.step, step.gpus.as_deref())).collect();
+        assert_eq!(found, [("4711", "0", Some("1"))]);
+        let mut gpu = Identity::default().with(IdentityColumn::Vendor, "nvidia").unwrap();
+        gpu.index = Some(1);
+        let gpu = Arc::new(gpu);
+        let job = || ownership.owners().attribute(&gpu).get(IdentityColumn::Job).map(str::to_owned);
+        until("the holder", job, |job| job.as_deref() == Some("4711"));
     }
 
     #[test]

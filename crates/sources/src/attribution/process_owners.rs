@@ -148,8 +148,8 @@ mod tests {
 
         fn owners_with(&self, kubelet: bool, slurm: bool, users: bool) -> ProcessOwners {
             let procfs = self.0.path().join("proc");
-            let machine = Machine { procfs: procfs.clone(), ..Machine::local("n1") };
-            ProcessOwners::of(kubelet, slurm.then(|| Slurm::new(&procfs)), users, &machine)
+            let machine = Machine { procfs, ..Machine::local("n1") };
+            ProcessOwners::of(kubelet, slurm.then(|| Slurm::new(&machine)), users, &machine)
         }
     }
 

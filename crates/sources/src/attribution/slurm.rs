@@ -11,7 +11,7 @@ use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::Read;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 
 use super::{GpuName, Owner};
@@ -50,6 +50,8 @@ pub struct SlurmStep {
     pub step: Arc<str>,
     /// The GPUs that it may use here, as Slurm wrote them into the environment of its processes; none: it names none, or cannot be read.
     pub gpus: Option<Arc<str>>,
+    /// The job's cgroup of devices, below the root of these; none: the machine has version 2 of cgroups, or Slurm limits no devices.
+    pub devices: Option<Arc<str>>,
 }
 
 impl SlurmStep {
@@ -62,13 +64,18 @@ impl SlurmStep {
 /// Finds the jobs of processes in a procfs.
 #[derive(Debug, Clone)]
 pub struct Slurm {
-    procfs: PathBuf,
+    machine: Machine,
 }
 
 impl Slurm {
-    /// With this `/proc`.
-    pub fn new(procfs: &Path) -> Self {
-        Self { procfs: procfs.to_owned() }
+    /// On this machine.
+    pub fn new(machine: &Machine) -> Self {
+        Self { machine: machine.clone() }
+    }
+
+    /// The machine on which jobs are looked for.
+    pub(super) fn machine(&self) -> &Machine {
+        &self.machine
     }
 
     /// Whether Slurm has jobs' cgroups on this machine: cheap, and true from its start on.
@@ -102,27 +109,26 @@ impl Slurm {
 
     /// The steps of jobs that have processes here, by the cgroups of these.
     pub fn steps(&self) -> Vec<SlurmStep> {
-        let entries = std::fs::read_dir(&self.procfs).into_iter().flatten().flatten().take(PROCESSES_MAX);
+        let entries =
+            std::fs::read_dir(&self.machine.procfs).into_iter().flatten().flatten().take(PROCESSES_MAX);
         let pids = entries.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
-        let mut steps: BTreeMap<(String, String), (Option<Arc<str>>, u32)> = BTreeMap::new();
+        let mut steps: BTreeMap<(String, String), (SlurmStep, u32)> = BTreeMap::new();
         for pid in pids {
             let Some(cgroup) = self.read(pid, "cgroup") else { continue };
             let cgroup = String::from_utf8_lossy(&cgroup);
             let Some(step) = job_in_cgroup(&cgroup).zip(step_in_cgroup(&cgroup)) else { continue };
-            let (gpus, tries) = steps.entry(step.clone()).or_default();
-            if gpus.is_some() || *tries >= TRIES_MAX {
+            let (step, tries) = steps.entry(step).or_insert_with_key(|(job, step)| {
+                let devices = devices_in_cgroup(&cgroup).map(Arc::from);
+                (SlurmStep { job: job.as_str().into(), step: step.as_str().into(), gpus: None, devices }, 0)
+            });
+            if step.gpus.is_some() || *tries >= TRIES_MAX {
                 continue;
             }
             *tries += 1;
             let environment = self.read(pid, "environ").unwrap_or_default();
-            *gpus = gpus_in_environment(&environment, &step.1).map(Arc::from);
+            step.gpus = gpus_in_environment(&environment, &step.step).map(Arc::from);
         }
-        let of = |((job, step), (gpus, _)): ((String, String), _)| SlurmStep {
-            job: job.into(),
-            step: step.into(),
-            gpus,
-        };
-        steps.into_iter().map(of).collect()
+        steps.into_values().map(|(step, _)| step).collect()
     }
 
     /// The job into whose cgroup Slurm has put a process; none if it has none, has ended, or cannot be read.
@@ -138,7 +144,7 @@ impl Slurm {
     }
 
     fn read(&self, pid: u32, file: &str) -> Option<Vec<u8>> {
-        read(&self.procfs.join(pid.to_string()).join(file))
+        read(&self.machine.procfs.join(pid.to_string()).join(file))
     }
 }
 
@@ -156,7 +162,8 @@ pub fn claims(steps: &[SlurmStep], vendors: &[&'static str]) -> Vec<(GpuName, Ow
     claims
 }
 
-fn read(path: &Path) -> Option<Vec<u8>> {
+/// What is in a file, if it can be read; of a long one the begin.
+pub(super) fn read(path: &Path) -> Option<Vec<u8>> {
     let mut content = Vec::new();
     File::open(path).ok()?.take(FILE_LEN_MAX).read_to_end(&mut content).ok()?;
     Some(content)
@@ -192,6 +199,19 @@ fn step_in_cgroup(text: &str) -> Option<String> {
     parts.find_map(|part| part.trim_end().strip_prefix("step_")).map(str::to_owned)
 }
 
+/// The cgroup of devices of the job of a process, in version 1, without the sign at its begin: `slurm/uid_0/job_7`.
+fn devices_in_cgroup(text: &str) -> Option<&str> {
+    let path = text.lines().find_map(|line| {
+        let mut fields = line.splitn(3, ':').skip(1);
+        let is_of_devices = fields.next()?.split(',').any(|controller| controller == "devices");
+        fields.next().filter(|_| is_of_devices)
+    })?;
+    let path = path.strip_prefix('/').filter(|path| path.split('/').all(|part| part != ".."))?;
+    let job = path.find("/job_")? + 1;
+    let end = path.get(job..)?.find('/').map_or(path.len(), |len| job + len);
+    path.get(..end)
+}
+
 /// The list of GPUs that Slurm wrote into the environment of a process of this step.
 fn gpus_in_environment<'a>(bytes: &'a [u8], step: &str) -> Option<&'a str> {
     let has_uuid = |list: &&str| list.split(',').any(|gpu| is_uuid(gpu.trim()));
@@ -206,7 +226,7 @@ fn variable<'a>(bytes: &'a [u8], name: &[u8]) -> Option<&'a str> {
 }
 
 /// The number of an owner that is a job; Slurm counts up.
-fn number_of(owner: &Owner) -> Option<u64> {
+pub(super) fn number_of(owner: &Owner) -> Option<u64> {
     owner.job.as_ref()?.parse().ok()
 }
 
@@ -240,6 +260,10 @@ mod tests {
     use super::*;
     use crate::processes::ProcessKind;
     use gpuvitals_core::{Identity, IdentityColumn};
+
+    fn slurm_of(procfs: &Path) -> Slurm {
+        Slurm::new(&Machine { procfs: procfs.to_owned(), ..Machine::local("n1") })
+    }
 
     fn process(gpu: &str, pid: u32, memory_mb: Option<i64>) -> GpuProcess {
         GpuProcess {
@@ -275,6 +299,23 @@ mod tests {
             ("", None),
         ] {
             assert_eq!(job_in_cgroup(text).as_deref(), job, "{text:?}");
+        }
+    }
+
+    #[test]
+    fn a_cgroup_of_version_1_names_that_of_the_devices_of_its_job() {
+        // As a process of Slurm 22.05 had it.
+        let seen = "6:freezer:/slurm_vm/uid_65534/job_11/step_batch\n\
+                    5:devices:/slurm_vm/uid_65534/job_11/step_batch/task_0\n0::/\n";
+        for (text, path) in [
+            (seen, Some("slurm_vm/uid_65534/job_11")),
+            ("3:cpu,devices:/docker/1f/slurm/uid_0/job_7\n", Some("docker/1f/slurm/uid_0/job_7")),
+            ("5:devices:/../slurm/uid_0/job_7/step_0\n", None),
+            ("5:devices:/system.slice/ssh.service\n", None),
+            ("0::/system.slice/slurmstepd.scope/job_7/step_0\n", None),
+            ("", None),
+        ] {
+            assert_eq!(devices_in_cgroup(text), path, "{text:?}");
         }
     }
 
@@ -339,7 +380,7 @@ mod tests {
         write(11, "environ", "SLURM_JOB_ID=2\0");
         write(12, "environ", "SLURM_JOB_ID=2\0");
         write(13, "cgroup", "0::/user.slice\n");
-        let slurm = Slurm::new(procfs.path());
+        let slurm = slurm_of(procfs.path());
         let owners = slurm.owners(&[
             process("GPU-a", 10, Some(500)),
             process("GPU-a", 11, Some(300)),
@@ -373,7 +414,7 @@ mod tests {
         write(14, "slurmstepd.scope/job_10/step_batch", "SLURM_JOB_GPUS=0\0CUDA_VISIBLE_DEVICES=MIG-1\0");
         write(15, "ssh.service", "SLURM_JOB_GPUS=4\0");
         let claims = |vendors: &[&'static str]| {
-            let claims = super::claims(&Slurm::new(procfs.path()).steps(), vendors);
+            let claims = super::claims(&slurm_of(procfs.path()).steps(), vendors);
             assert!(claims.iter().all(|(_, owner)| owner.is_claimed));
             let named = claims.into_iter().map(|(gpu, owner)| (gpu, owner.job.unwrap().to_string()));
             named.collect::<Vec<_>>()
@@ -387,7 +428,7 @@ mod tests {
 
         write(16, "slurmstepd.scope/job_7/step_extern", "SLURM_JOB_ID=7\0");
         write(17, "slurmstepd.scope/job_7/step_whole", "");
-        let steps = Slurm::new(procfs.path()).steps();
+        let steps = slurm_of(procfs.path()).steps();
         let of_job: Vec<(&str, Option<&str>, bool)> = steps
             .iter()
             .filter(|step| &*step.job == "7")

@@ -125,6 +125,7 @@ fn a_step_has_rows_from_its_first_process_to_its_last_and_one_of_slurms_own_has_
         job: "7".into(),
         step: name.into(),
         gpus: gpus.map(Arc::from),
+        devices: None,
     };
     let rows = |second: i64| {
         let batch = jobs.due(at(second));
