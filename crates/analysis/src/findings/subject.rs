@@ -66,8 +66,8 @@ impl FleetFinding {
         }
     }
 
-    /// GPU hours that are held for nothing in each hour that it lasts: of GPUs that stand still, and of those of a job that wait for a slower
-    /// one; none: the GPUs work, or it is not known.
+    /// GPU hours that are held for nothing in each hour that it lasts: of GPUs that stand still, of those of a job that wait for a slower
+    /// one, and of one that does less than the others of its job; none: the GPUs work, or it is not known.
     pub fn wasted_gpu_hours_per_hour(&self) -> Option<f64> {
         let concerned = float(self.reach.concerned_gpus);
         match self.kind.id {
@@ -75,17 +75,22 @@ impl FleetFinding {
             // The others wait for it in every step; it works itself.
             "straggler" => {
                 let others = (concerned - float(self.reach.gpus.len())).max(0.0);
-                Some(others * self.lost_share_of("gpu_clock_mhz")?)
+                let (clock, usual) = self.compared("gpu_clock_mhz")?;
+                (usual > 0.0).then(|| others * (1.0 - clock / usual).max(0.0))
+            }
+            // Whether the others wait for it is not known: of it alone it is what it does less.
+            "starved" => {
+                let (busy, usual) = self.compared("utilization_pct")?;
+                Some(float(self.reach.gpus.len()) * (usual - busy).max(0.0) / 100.0)
             }
             _ => None,
         }
     }
 
-    /// By which share a value of its evidence is below that with which it is compared.
-    fn lost_share_of(&self, quantity: &str) -> Option<f64> {
+    /// A value of its evidence, and that with which it is compared.
+    fn compared(&self, quantity: &str) -> Option<(f64, f64)> {
         let evidence = self.evidence.iter().find(|one| one.quantity == quantity)?;
-        let usual = evidence.compared_with.filter(|usual| usual.value > 0.0)?;
-        Some((1.0 - evidence.value / usual.value).max(0.0))
+        Some((evidence.value, evidence.compared_with.as_ref()?.value))
     }
 
     /// Whether another one about the same subject tells of the same fault and says less.

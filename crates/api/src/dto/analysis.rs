@@ -172,8 +172,8 @@ pub(crate) struct ReachEntry<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(required = false, nullable = false)]
     user: Option<String>,
-    /// GPU hours that are held for nothing in each hour that it lasts: of GPUs that stand still, and of those of a job that wait for a
-    /// slower one; missing: the GPUs work, or it is not known.
+    /// GPU hours that are held for nothing in each hour that it lasts: of GPUs that stand still, of those of a job that wait for a slower
+    /// one, and of one that does less than the others of its job; missing: the GPUs work, or it is not known.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(required = false, nullable = false)]
     gpu_hours_per_hour: Option<f64>,

@@ -147,3 +147,16 @@ fn a_straggler_costs_the_time_in_which_the_gpus_of_its_job_wait_for_it() {
     };
     assert_eq!(costs("straggler"), Some(0.75), "three wait for a quarter of their time");
 }
+
+#[test]
+fn a_starved_gpu_costs_the_time_in_which_it_does_less_than_the_others_of_its_job() {
+    let names = ["a", "b", "c", "d"];
+    let gpus: Vec<Arc<GpuState>> = names.iter().map(|name| gpu(name, "n1", "train", 0, &[])).collect();
+    let works: &[(&str, f64)] = &[("utilization_pct", 99.0), ("power_w", 600.0)];
+    let waits: &[(&str, f64)] = &[("utilization_pct", 24.0), ("power_w", 200.0)];
+    let recent = recent(10, &names.map(|name| (name, "train", if name == "c" { waits } else { works })));
+    let lost = HashMap::new();
+    let found = judge(&Situation { fresh: FRESH, gpus: &gpus, recent: &recent, lost: &lost });
+    let starved = found.iter().find(|one| one.finding.kind.id == "starved").unwrap();
+    assert_eq!(starved.finding.wasted_gpu_hours_per_hour(), Some(0.75));
+}
