@@ -35,7 +35,7 @@ use show::{ShowFlags, show_path};
   gpuvitals jobs show 4711 --last 7d
   gpuvitals jobs waste --last 7d --html waste.html
 
-WASTED is the time whose utilisation is known, less time times utilisation. Docs: docs/jobs.md."
+WASTED is the time whose utilisation is known, less time times utilisation; IDLE is the part of it in which the GPU did nothing. Docs: docs/jobs.md."
 )]
 pub(crate) struct JobsFlags {
     /// Which of them.
@@ -168,10 +168,11 @@ fn top_path(asked: &TopFlags) -> Result<String, Failure> {
 }
 
 /// Heads and fields of the sums, in the order of the API; those without a value in any line are left out where the flag says so.
-const SUMS: [(&str, &str, bool); 13] = [
+const SUMS: [(&str, &str, bool); 14] = [
     ("GPU HOURS", "held_gpu_hours", false),
     ("BUSY", "busy_gpu_hours", false),
     ("WASTED", "wasted_gpu_hours", false),
+    ("IDLE", "idle_gpu_hours", true),
     ("THROTTLED", "throttled_gpu_hours", false),
     ("SHARED", "shared_gpu_hours", false),
     ("KWH", "energy_kwh", false),
@@ -390,6 +391,9 @@ mod tests {
         let cells: Vec<&str> = lines[1].split_whitespace().collect();
         assert_eq!(cells, ["job:7", "2", "2.00", "0.50", "1.50", "-", "0.00", "0.70", "a,b"]);
         assert_eq!(lines[2], "1 holder; nobody had 3.00 GPU hours, 0.25 were not observed");
+        let idle = list(&answer(&[job(Some("job:7"), &json!({"idle_gpu_hours": 1.25}))]), "holder", None);
+        let cells: Vec<&str> = idle.lines().nth(1).unwrap().split_whitespace().collect();
+        assert_eq!(cells[4..6], ["1.50", "1.25"], "held and never used, beside what was wasted: {idle}");
         let priced = job(None, &json!({"cost": 4.0, "power_max_w": 700.0}));
         let priced = list(&answer(&[priced]), "namespace", None);
         assert!(priced.starts_with("NAMESPACE"), "{priced}");

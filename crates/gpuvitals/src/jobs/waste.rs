@@ -21,7 +21,7 @@ pub(super) const EXAMPLES: &str = "Examples:
   gpuvitals jobs waste --last 7d --by namespace --csv
   gpuvitals jobs waste --last 31d --html waste.html
 
-WASTED is the time whose utilisation is known, less time times utilisation; its % is of the time held. By user all that hooks told in the range is read, a million rows at
+WASTED is the time whose utilisation is known, less time times utilisation; its % is of the time held. IDLE is the part of it in which the GPU did nothing at all. By user all that hooks told in the range is read, a million rows at
 most: of more the question is refused, ask for fewer days. Docs: docs/jobs.md.";
 
 /// Most lines: of more the rest is in the sums alone.
@@ -86,10 +86,11 @@ fn path(asked: &WasteFlags) -> Result<String, Failure> {
 
 /// Numbers of a line, in the order of the API: heads for people and for programs, and whether the column is left out where no line has a
 /// value.
-pub(super) const NUMBERS: [(&str, &str, bool); 7] = [
+pub(super) const NUMBERS: [(&str, &str, bool); 8] = [
     ("GPU HOURS", "held_gpu_hours", false),
     ("BUSY", "busy_gpu_hours", false),
     ("WASTED", "wasted_gpu_hours", false),
+    ("IDLE", "idle_gpu_hours", true),
     ("KWH", "energy_kwh", false),
     ("IDLE KWH", "idle_energy_kwh", true),
     ("COST", "cost", true),
@@ -335,6 +336,20 @@ mod tests {
     }
 
     #[test]
+    fn what_was_held_and_never_used_stands_beside_what_was_wasted() {
+        let mut answer = answer();
+        answer["jobs"][0]["idle_gpu_hours"] = json!(32.0);
+        let shown = table(&answer, "user", None);
+        let lines: Vec<Vec<&str>> = shown.lines().map(|line| line.split_whitespace().collect()).collect();
+        assert_eq!(
+            lines[0],
+            ["USER", "GPUS", "GPU", "HOURS", "BUSY", "WASTED", "IDLE", "KWH", "WASTED", "%"]
+        );
+        assert_eq!(lines[1], ["kim", "8", "100.00", "60.00", "40.00", "32.00", "1.50", "40", "%"]);
+        assert!(page(&answer, "user").contains("<th>idle</th>"));
+    }
+
+    #[test]
     fn of_gpus_without_an_agent_it_is_said_how_many_there_are() {
         let mut answer = answer();
         let said = "By rows: 3 GPUs, of which no agent makes sums.".to_owned();
@@ -349,11 +364,11 @@ mod tests {
         let lines: Vec<&str> = shown.lines().collect();
         assert_eq!(
             lines[0],
-            "namespace,gpus,held_gpu_hours,busy_gpu_hours,wasted_gpu_hours,energy_kwh,idle_energy_kwh,cost,wasted_cost,wasted_pct"
+            "namespace,gpus,held_gpu_hours,busy_gpu_hours,wasted_gpu_hours,idle_gpu_hours,energy_kwh,idle_energy_kwh,cost,wasted_cost,wasted_pct"
         );
-        assert_eq!(lines[1], "kim,8,100.0000,60.0000,40.0000,1.5000,,,,40.0000");
+        assert_eq!(lines[1], "kim,8,100.0000,60.0000,40.0000,,1.5000,,,,40.0000");
         assert!(lines[2].starts_with("\"'=cmd|'<script>\"\",x\",8,"), "{}", lines[2]);
-        assert_eq!(lines[3], ",8,5.0000,,,1.5000,,,,");
+        assert_eq!(lines[3], ",8,5.0000,,,,1.5000,,,,");
     }
 
     #[test]

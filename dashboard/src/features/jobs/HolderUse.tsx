@@ -94,6 +94,7 @@ function Totals({ by, list: { whole, total }, price }: TotalsProps) {
       <Tile name="Busy" value={hours(whole.busy_gpu_hours)} />
       <Tile name="Wasted" value={hours(whole.wasted_gpu_hours)}>
         {wasted !== null && <span className="ml-1.5 text-xs text-faint">{percent(wasted)} of held</span>}
+        {whole.idle_gpu_hours !== null && <span className="block text-xs text-faint">{hours(whole.idle_gpu_hours)} of it never used</span>}
       </Tile>
       <Tile name="Shared" value={hours(whole.shared_gpu_hours)} />
       <Tile name="Energy" value={kwh(whole.energy_kwh)} />

@@ -66,7 +66,7 @@ describe("jobs and namespaces", () => {
       renderAt("/jobs?by=holder&range=1h");
       const link = await screen.findByRole("link", { name: "job:7" });
       expect(groups()).toEqual(["pod:team/a/main", "job:7"]);
-      expect(link.closest("tr")?.textContent).toBe("job:7240 h30 h10 h 25%10 h12 kWhnode-1");
+      expect(link.closest("tr")?.textContent).toBe("job:7240 h30 h10 h 25%8 h never used10 h12 kWhnode-1");
       expect(link.getAttribute("href")).toBe("/gpus?where=job%3D7");
       expect(screen.getByRole("link", { name: "node-1" }).getAttribute("href")).toBe("/hosts/node-1");
       const other = screen.getByRole("link", { name: "pod:team/a/main" });
@@ -133,7 +133,7 @@ describe("jobs and namespaces", () => {
       const files = savedFiles();
       await userEvent.click(await screen.findByRole("button", { name: "CSV" }));
       expect(await files[0]?.text()).toBe(
-        "holder,gpus,held,busy,wasted,shared,energy,hosts,cluster,gpus_asked,name,user,account,queue,state,exit_code,simulated\r\njob:7,2,40,30,10,10,12,node-1,,4,train,kim,ml,,ended,0:0,false\r\n",
+        "holder,gpus,held,busy,wasted,shared,energy,hosts,cluster,idle,gpus_asked,name,user,account,queue,state,exit_code,simulated\r\njob:7,2,40,30,10,10,12,node-1,,8,4,train,kim,ml,,ended,0:0,false\r\n",
       );
     });
 

@@ -24,6 +24,7 @@ export const HOLDER_LIST: ListOf<HolderRow> = {
   pathOf: ({ where }) => (where === null ? null : FLEET.to({ where })),
   filed: [
     { id: "cluster", value: ({ cluster }) => cluster },
+    { id: "idle", value: ({ idle }) => idle },
     ...TOLD.map((id) => ({ id, value: ({ about }: HolderRow) => about?.[id] ?? null })),
     { id: "simulated", value: ({ isSimulated }) => String(isSimulated) },
   ],
@@ -90,6 +91,7 @@ function Wasted({ row }: { readonly row: HolderRow }) {
     <span className="block w-28">
       {hours(row.wasted)} <span className="text-faint">{percent(share)}</span>
       {share !== null && <Bar share={share} label="Wasted share of the held hours" colour="var(--warn)" />}
+      {row.idle !== null && row.idle > 0 && <span className="block text-[11px] text-faint">{hours(row.idle)} never used</span>}
     </span>
   );
 }

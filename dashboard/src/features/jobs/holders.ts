@@ -18,6 +18,8 @@ export interface HolderRow {
   readonly held: number;
   readonly busy: number | null;
   readonly wasted: number | null;
+  /** The part of the wasted hours in which the GPUs did nothing. */
+  readonly idle: number | null;
   readonly shared: number;
   readonly energyKwh: number | null;
   /** Of the wasted hours. */
@@ -44,6 +46,7 @@ export function holdersOf({ jobs, start, end }: Pick<JobList, "jobs" | "start" |
     held: job.held_gpu_hours,
     busy: job.busy_gpu_hours,
     wasted: job.wasted_gpu_hours,
+    idle: job.idle_gpu_hours,
     shared: job.shared_gpu_hours,
     energyKwh: job.energy_kwh,
     cost: costOf(job, price),
