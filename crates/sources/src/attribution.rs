@@ -1,6 +1,7 @@
 //! Attribution: the pod, container or batch job that holds a GPU.
 
 mod allowed;
+mod granted;
 pub mod kubelet;
 mod owner;
 mod owners;

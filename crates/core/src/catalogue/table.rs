@@ -242,7 +242,7 @@ const USAGE: &[TableColumn] = &[
     text(
         "share",
         "How its part of the GPU is known: `exclusive`; `instance`: by the slices of MIG; `process_time`: by the time that its \
-         processes worked; `occupancy`: by the compute units that they filled; `equal` where several had the GPU and nothing says who used it.",
+         processes worked; `occupancy`: by the compute units that they filled; `granted`: by the part that HAMi has given it; `equal` where several had the GPU and nothing says who used it.",
     )
     .key(),
     nanoseconds("run", "When the process began that added this up, since 1970 in UTC: runs of an hour add up.").key(),

@@ -5,7 +5,8 @@
 //! rows of a GPU add up to its own time and energy.
 //!
 //! Where several have a GPU at once, the row says how their parts are known: by the time that their processes worked, by the compute
-//! units that they filled, by the slices of their MIG instances, or, where nothing says who uses it, each has the same part.
+//! units that they filled, by the slices of their MIG instances, by what each was given of it, or, where nothing says who uses it, each has
+//! the same part.
 
 mod account;
 mod columns;

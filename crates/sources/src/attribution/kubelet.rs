@@ -151,7 +151,10 @@ fn owners_in(answer: message::ListPodResourcesResponse, machine: &Machine) -> Ho
             });
             for (resource, id) in by_plugins {
                 match devices.gpu(resource, id) {
-                    Some(gpu) => held.owners.push((devices.or_first_partition(gpu), owner.clone())),
+                    Some(gpu) => {
+                        let owner = Owner { is_part: is_replica(id), ..owner.clone() };
+                        held.owners.push((devices.or_first_partition(gpu), owner));
+                    }
                     None if is_gpu(resource) && held.unresolved.len() < RECORDS_MAX => {
                         held.unresolved.push((Unresolved::UnknownId, format!("{resource} {id}")));
                     }
@@ -326,6 +329,12 @@ fn uuid_of(id: &str) -> Option<&str> {
     (is_uuid && ends).then(|| id.get(..id.len() - bare.len() + 36)).flatten()
 }
 
+/// Whether a device id is that of a replica of HAMi and its kin: `GPU-…-3`.
+fn is_replica(id: &str) -> bool {
+    let behind = uuid_of(id).and_then(|uuid| id.strip_prefix(uuid));
+    behind.is_some_and(|behind| behind.starts_with('-'))
+}
+
 fn number(text: &str) -> Option<u32> {
     text.bytes().all(|b| b.is_ascii_digit()).then(|| text.parse().ok()).flatten()
 }
@@ -431,6 +440,15 @@ mod message {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_replica_of_hami_is_a_part_and_a_slice_of_time_is_none() {
+        let uuid = "GPU-5fd4f087-86f3-7a43-b711-4771313afc50";
+        for (behind, is_part) in [("", false), ("-0", true), ("-_-7", true), ("::3", false)] {
+            assert_eq!(is_replica(&format!("{uuid}{behind}")), is_part, "{behind}");
+        }
+        assert!(!is_replica("0000:0c:00.0"));
+    }
 
     #[test]
     fn every_device_plugin_s_spelling_names_a_gpu_or_nothing() {

@@ -32,6 +32,8 @@ pub struct Owner {
     pub job: Option<Arc<str>>,
     /// Whether a process alone says this of itself: whoever gave the GPU out counts before it.
     pub is_claimed: bool,
+    /// Whether it has a part of the GPU, as HAMi gives out: how much stands in the environment of its processes.
+    pub is_part: bool,
 }
 
 impl Owner {

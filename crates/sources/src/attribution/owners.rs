@@ -1,10 +1,10 @@
 //! The present owners of the node's GPUs, shared by attribution and sampler.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
-use gpuvitals_core::usage::{ProcessOwner, Sharing};
+use gpuvitals_core::usage::{ProcessOwner, Sharing, holder_name};
 use gpuvitals_core::{Identity, IdentityColumn};
 
 use super::owner::{GpuName, Owner, is_named};
@@ -30,6 +30,8 @@ pub struct Owners {
     of_processes: OnceLock<ProcessOwners>,
     /// The processes of each driver's last listing, and whom they work for.
     listed: Mutex<BTreeMap<Driver, ListedOwners>>,
+    /// The parts of GPUs that containers were given, by holder: kept as long as it has one, also without a process.
+    granted: Mutex<HashMap<Arc<str>, f64>>,
 }
 
 impl Owners {
@@ -57,6 +59,7 @@ impl Owners {
     pub fn replace(&self, owners: Vec<(GpuName, Owner)>) {
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         if **known != owners {
+            self.grants().retain(|holder, _| owners.iter().any(|(_, owner)| named(owner) == *holder));
             *known = Arc::new(owners);
             self.generation.fetch_add(1, Ordering::Release);
         }
@@ -89,8 +92,40 @@ impl Owners {
         let pids: Vec<u32> =
             self.listed().get(&driver).into_iter().flat_map(HashMap::keys).copied().collect();
         // Not under the lock: files may be slow.
-        let found = pids.into_iter().map(|pid| (pid, of_processes.of_process(pid))).collect();
+        let found: ListedOwners = pids.into_iter().map(|pid| (pid, of_processes.of_process(pid))).collect();
+        self.find_grants(of_processes, &found);
         self.listed().insert(driver, found);
+    }
+
+    /// Finds out what containers were given that have a part of a GPU, by their listed processes. Of several the largest counts: a process
+    /// that sets a smaller one for its children has no smaller part. No other process's environment is read.
+    fn find_grants(&self, of_processes: &ProcessOwners, found: &ListedOwners) {
+        let with_parts: HashSet<Arc<str>> =
+            self.known().iter().filter(|(_, owner)| owner.is_part).map(|(_, owner)| named(owner)).collect();
+        if with_parts.is_empty() {
+            return;
+        }
+        let mut granted: HashMap<Arc<str>, f64> = HashMap::new();
+        for (pid, owner) in found {
+            let Some(ProcessOwner::Holder(holder)) = owner else { continue };
+            let holder = holder_name(holder);
+            if !with_parts.contains(&holder) {
+                continue;
+            }
+            if let Some(part) = of_processes.granted(*pid) {
+                let most = granted.entry(holder).or_insert(part);
+                *most = most.max(part);
+            }
+        }
+        self.grants().extend(granted);
+    }
+
+    fn known(&self) -> Arc<Vec<(GpuName, Owner)>> {
+        Arc::clone(&self.known.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    fn grants(&self) -> MutexGuard<'_, HashMap<Arc<str>, f64>> {
+        self.granted.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn listed(&self) -> MutexGuard<'_, BTreeMap<Driver, ListedOwners>> {
@@ -117,7 +152,7 @@ impl Owners {
     /// complement each other; if two contradict each other (time slicing) the first counts.
     pub fn attribute(&self, identity: &Arc<Identity>) -> Arc<Identity> {
         self.meet(identity);
-        let known = Arc::clone(&self.known.lock().unwrap_or_else(PoisonError::into_inner));
+        let known = self.known();
         let mut attributed: Option<Identity> = None;
         if let Some(cluster) = &self.cluster
             && identity.get(IdentityColumn::Cluster).is_none()
@@ -153,7 +188,7 @@ impl Owners {
 
 impl Sharing for Owners {
     fn sharers(&self, identity: &Arc<Identity>) -> Vec<Arc<Identity>> {
-        let known = Arc::clone(&self.known.lock().unwrap_or_else(PoisonError::into_inner));
+        let known = self.known();
         let mut pods = known.iter().filter(|(name, owner)| owner.pod.is_some() && is_named(identity, name));
         let (Some(first), Some(second)) = (pods.next(), pods.next()) else { return Vec::new() };
         let of = |(_, owner): &(GpuName, Owner)| {
@@ -166,15 +201,75 @@ impl Sharing for Owners {
         [first, second].into_iter().chain(pods).map(of).collect()
     }
 
+    fn granted(&self, identity: &Identity) -> Option<f64> {
+        let known = self.known();
+        let mut parts =
+            known.iter().filter(|(name, owner)| owner.is_part && is_named(identity, name)).peekable();
+        // It is asked with every batch, and most machines have no parts.
+        parts.peek()?;
+        let holder = holder_name(identity);
+        parts.find(|(_, owner)| named(owner) == holder)?;
+        self.grants().get(&holder).copied()
+    }
+
     fn owner_of(&self, pid: u32) -> Option<ProcessOwner> {
         self.listed().values().find_map(|listed| listed.get(&pid)?.clone())
     }
+}
+
+/// What rows call an owner.
+fn named(owner: &Owner) -> Arc<str> {
+    let mut identity = Identity::default();
+    for (column, text) in owner.texts() {
+        let _refused = identity.set(column, text.as_deref().unwrap_or_default());
+    }
+    holder_name(&identity)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::machine::Machine;
+
+    #[test]
+    fn what_a_container_was_given_of_a_gpu_is_in_the_environment_of_its_processes() {
+        let folder = tempfile::tempdir().unwrap();
+        let write = |path: &str, text: &str| {
+            let path = folder.path().join(path);
+            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+            std::fs::write(path, text).unwrap();
+        };
+        let id = "a".repeat(64);
+        write(&format!("var/log/containers/train-0_team_main-{id}.log"), "");
+        write("proc/7/cgroup", &format!("0::/kubepods.slice/cri-containerd-{id}.scope\n"));
+        write("proc/7/environ", "PATH=/bin\0CUDA_DEVICE_SM_LIMIT=30\0");
+        let machine = Machine { procfs: folder.path().join("proc"), ..Machine::local("n1") };
+        let owners = Owners::new();
+        owners.tell_processes_apart(ProcessOwners::of(true, None, false, &machine));
+        let pod = |is_part| {
+            let [pod, namespace, container] = ["train-0", "team", "main"].map(|name| Some(name.into()));
+            let owner = Owner { pod, namespace, container, is_part, ..Owner::default() };
+            vec![(GpuName::Uuid("GPU-1".into()), owner)]
+        };
+        owners.replace(pod(true));
+        let gpu = Arc::new(Identity::default().with(IdentityColumn::Uuid, "GPU-1").unwrap());
+        let held = owners.attribute(&gpu);
+        let granted = || owners.granted(&held);
+        assert_eq!(granted(), None, "no process of it was listed yet");
+        owners.list_processes(Driver::Nvml, [7].into_iter());
+        assert_eq!(granted(), Some(0.3));
+        owners.list_processes(Driver::Nvml, std::iter::empty());
+        assert_eq!(granted(), Some(0.3), "it still has it without a process");
+        write("proc/8/cgroup", &format!("0::/kubepods.slice/cri-containerd-{id}.scope\n"));
+        write("proc/8/environ", "CUDA_DEVICE_SM_LIMIT=1\0");
+        owners.list_processes(Driver::Nvml, [8, 7].into_iter());
+        assert_eq!(granted(), Some(0.3), "a child with a smaller one has no smaller part");
+        owners.replace(pod(false));
+        assert_eq!(granted(), None, "a slice of time is no part, whatever its pod sets");
+        owners.replace(Vec::new());
+        owners.replace(pod(true));
+        assert_eq!(granted(), None, "another pod of its name may have another part");
+    }
 
     #[test]
     fn every_pod_that_shares_a_gpu_is_told() {

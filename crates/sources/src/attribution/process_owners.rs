@@ -14,7 +14,8 @@ use gpuvitals_core::clock::instant;
 use gpuvitals_core::usage::ProcessOwner;
 use gpuvitals_core::{Identity, IdentityColumn};
 
-use super::slurm::Slurm;
+use super::granted::granted;
+use super::slurm::{Slurm, read};
 use crate::machine::{Machine, PinnedFile};
 use crate::processes::Users;
 
@@ -73,6 +74,12 @@ impl ProcessOwners {
         let user = || self.users.as_ref()?.of_process(pid).map(ProcessOwner::User);
         let holder = self.container(pid, instant()).or_else(job);
         holder.map(ProcessOwner::Holder).or_else(user)
+    }
+
+    /// The part of its GPUs that the container of a process was given; none: the process is in none, or its compute is not limited.
+    pub(super) fn granted(&self, pid: u32) -> Option<f64> {
+        self.containers.as_ref()?;
+        granted(&read(&self.procfs.join(pid.to_string()).join("environ"))?)
     }
 
     /// The outermost container that is known: inside its own a process can make cgroups by any name.

@@ -220,7 +220,7 @@ fn gpus_in_environment<'a>(bytes: &'a [u8], step: &str) -> Option<&'a str> {
 }
 
 /// The value of a variable whose name ends with `=`.
-fn variable<'a>(bytes: &'a [u8], name: &[u8]) -> Option<&'a str> {
+pub(super) fn variable<'a>(bytes: &'a [u8], name: &[u8]) -> Option<&'a str> {
     let value = bytes.split(|byte| *byte == 0).find_map(|variable| variable.strip_prefix(name))?;
     std::str::from_utf8(value).ok()
 }

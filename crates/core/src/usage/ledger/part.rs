@@ -13,6 +13,10 @@ pub(in crate::usage) const EXCLUSIVE: &str = "exclusive";
 pub(in crate::usage) const PROCESS_TIME: &str = "process_time";
 pub(in crate::usage) const OCCUPANCY: &str = "occupancy";
 pub(super) const INSTANCE: &str = "instance";
+pub(super) const GRANTED: &str = "granted";
+
+/// A part that is smaller is none: sums of parts are not exact.
+const PART_MIN: f64 = 1e-9;
 
 /// Slices of compute of a GPU that can be divided by MIG.
 const SLICES: f64 = 7.0;
@@ -85,7 +89,12 @@ pub(super) fn of_row(identity: Identity, sharing: &dyn Sharing) -> Parts {
         return nobodys(&identity);
     }
     let holders = if several.is_empty() { vec![identity] } else { several };
-    equal(holders.into_iter().map(|identity| (holder_name(&identity), identity)).collect())
+    let granted: Option<Vec<f64>> = holders.iter().map(|held| sharing.granted(held)).collect();
+    let holders = holders.into_iter().map(|identity| (holder_name(&identity), identity)).collect();
+    match granted {
+        Some(granted) => by_grant(holders, &granted),
+        None => equal(holders),
+    }
 }
 
 /// All of a GPU is nobody's.
@@ -104,6 +113,27 @@ fn equal(holders: Vec<(Arc<str>, Arc<Identity>)>) -> Parts {
     let share = if holders.len() > 1 { EQUAL } else { EXCLUSIVE };
     let part = |(holder, identity)| Part { holder, share, identity, fraction, instance: None };
     holders.into_iter().map(part).collect()
+}
+
+/// Each has what it was given, and what nobody was given is nobody's. Where more was given than there is, each has less.
+fn by_grant(holders: Vec<(Arc<str>, Arc<Identity>)>, granted: &[f64]) -> Parts {
+    let taken: f64 = granted.iter().sum();
+    let all = taken.max(1.0);
+    let rest = holders.first().map(|(_, identity)| Arc::new(free(identity)));
+    let part = |holder, identity, granted: f64| Part {
+        holder,
+        share: GRANTED,
+        identity,
+        fraction: granted / all,
+        instance: None,
+    };
+    let given = holders.into_iter().zip(granted);
+    let mut parts: Vec<Part> =
+        given.map(|((holder, identity), granted)| part(holder, identity, *granted)).collect();
+    if let Some(gpu) = rest.filter(|_| all - taken > PART_MIN) {
+        parts.push(part(NOBODY.into(), gpu, all - taken));
+    }
+    parts.into()
 }
 
 /// A GPU with MIG instances: each has its slices, and the rest belongs to whoever has the GPU itself.

@@ -19,6 +19,12 @@ pub trait Sharing: fmt::Debug + Send + Sync {
     /// share it in slices of time.
     fn sharers(&self, identity: &Arc<Identity>) -> Vec<Arc<Identity>>;
 
+    /// The part of the GPU that the holder of this identity was given by whoever divides the GPU, above 0, and 1 for all of it; none: nobody
+    /// divides it so, or that is not known. It is asked under a lock, so it waits for no file.
+    fn granted(&self, _identity: &Identity) -> Option<f64> {
+        None
+    }
+
     /// Whom a listed process of this node works for; none if that is not known. It is asked under a lock, so it waits for no file.
     fn owner_of(&self, _pid: u32) -> Option<ProcessOwner> {
         None

@@ -37,7 +37,12 @@ fn listing(uuid: &str, at_s: i64, processes: &[(u32, f64)]) -> Batch {
 }
 
 /// Samples a second apart from the first second on, with listings behind the seconds that they name.
-fn told_with(seconds: usize, pod: Option<u8>, sharing: &Working, listings: &[(usize, Batch)]) -> Vec<Batch> {
+fn told_with(
+    seconds: usize,
+    pod: Option<u8>,
+    sharing: &dyn Sharing,
+    listings: &[(usize, Batch)],
+) -> Vec<Batch> {
     let sample = || Sample { apart_s: 1, pod, watts: Some(100.0), percent: 50.0 };
     let samples: Vec<Sample> = (0..seconds).map(|_| sample()).collect();
     let mut ledger = Ledger::default();
@@ -97,6 +102,57 @@ fn work_of_processes_that_nobody_knows_or_of_others_than_the_holders_divides_not
             assert_near(sums_of(&told, pod, "process_time"), [0.0; 3]);
         }
     }
+}
+
+/// Pods that share the GPU, and the part of it that each was given; none: that is not known.
+#[derive(Debug)]
+struct Granting(&'static [(u8, Option<f64>)]);
+
+impl Sharing for Granting {
+    fn sharers(&self, _: &Arc<Identity>) -> Vec<Arc<Identity>> {
+        let several = self.0.iter().filter(|_| self.0.len() > 1);
+        several.map(|(pod, _)| Arc::new(gpu(Some(*pod)))).collect()
+    }
+
+    fn granted(&self, identity: &Identity) -> Option<f64> {
+        let is_it = |pod: u8| identity.get(IdentityColumn::Pod) == Some(format!("pod-{pod}").as_str());
+        self.0.iter().find(|(pod, _)| is_it(*pod))?.1
+    }
+
+    fn owner_of(&self, pid: u32) -> Option<ProcessOwner> {
+        Some(ProcessOwner::Holder(Arc::new(gpu(u8::try_from(pid).ok()))))
+    }
+}
+
+#[test]
+fn what_was_given_of_a_gpu_divides_it_and_the_rest_is_nobodys() {
+    let told = |granted: &'static [(u8, Option<f64>)]| told_with(101, Some(0), &Granting(granted), &[]);
+    let [first, second] = ["pod:team/pod-0/", "pod:team/pod-1/"];
+    let both = told(&[(0, Some(0.3)), (1, Some(0.2))]);
+    assert_near(sums_of(&both, first, "granted"), [30.0, 15.0, 3_000.0]);
+    assert_near(sums_of(&both, second, "granted"), [20.0, 10.0, 2_000.0]);
+    assert_near(sums_of(&both, NOBODY, "granted"), [50.0, 25.0, 5_000.0]);
+    let alone = told(&[(0, Some(0.25))]);
+    assert_near(sums_of(&alone, first, "granted"), [25.0, 12.5, 2_500.0]);
+    assert_near(sums_of(&alone, NOBODY, "granted"), [75.0, 37.5, 7_500.0]);
+    let too_much = told(&[(0, Some(0.8)), (1, Some(0.8))]);
+    assert_near(sums_of(&too_much, first, "granted"), [50.0, 25.0, 5_000.0]);
+    assert_near(sums_of(&too_much, NOBODY, "granted"), [0.0; 3]);
+    let of_one = told(&[(0, Some(0.3)), (1, None)]);
+    assert_near(sums_of(&of_one, first, EQUAL), [50.0, 25.0, 5_000.0]);
+    assert_near(sums_of(&of_one, first, "granted"), [0.0; 3]);
+}
+
+#[test]
+fn work_that_listings_tell_counts_before_what_was_given() {
+    let sharing = Granting(&[(0, Some(0.3)), (1, Some(0.2))]);
+    let listings = [(1, listing("GPU-1", 1, &[(0, 30.0), (1, 10.0)]))];
+    let told = told_with(40, Some(0), &sharing, &listings);
+    let of = |holder: &str| sums_of(&told, holder, "process_time");
+    let [first, second] = ["pod:team/pod-0/", "pod:team/pod-1/"].map(of);
+    assert!((first[1] / second[1] - 3.0).abs() < 0.01, "{first:?} {second:?}");
+    let nobody = of(NOBODY);
+    assert!(nobody[0] > 0.0 && nobody[1].abs() < 1e-3, "nobody works: {nobody:?}");
 }
 
 /// A listing of ROCm processes on an AMD GPU: number and compute units of each; none: the kernel does not say it.
