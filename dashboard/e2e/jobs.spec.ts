@@ -40,6 +40,12 @@ test.describe("jobs and namespaces", () => {
     await expect(rows.first()).toContainText("simulated");
     await expect(page.getByRole("columnheader", { name: "Cost of waste" })).toBeVisible();
     await expect(page.getByRole("list", { name: "The rest of the time" })).toContainText("Nobody had GPUs for");
+    await rows.first().locator("[data-row]").click();
+    await expect(page).toHaveURL(/\/jobs\/(pod|job)%3A/);
+    await expect(page.getByLabel("All together")).toContainText("never used");
+    await expect(page.getByRole("region", { name: "Its hosts over time" }).getByRole("img").first()).toBeVisible();
+    await expect(page.getByRole("region", { name: "Its GPUs over each other" }).locator("[data-panel]").first()).toBeVisible();
+    await page.goBack();
     await rows.first().getByRole("link", { name: /^sim-node-/ }).first().click();
     await expect(page).toHaveURL(/\/hosts\/sim-node-/);
     expect(heard).toEqual([]);

@@ -212,7 +212,7 @@ export interface HistoryAsk {
   /** Aggregates of a step; each is a series of its own. */
   readonly aggregates: readonly string[];
   /** `all` puts the GPUs together into one series; they are series of their own unless told otherwise, with columns of the identity one for each text. */
-  readonly groupBy?: "gpu" | "gpu,namespace,job" | "all";
+  readonly groupBy?: "gpu" | "gpu,namespace,job" | "gpu,namespace,pod,job" | "node" | "all";
   /** Where no GPUs are named: those of some hosts, or those that pass tests of the identity. */
   readonly hosts?: readonly string[];
   readonly where?: string;

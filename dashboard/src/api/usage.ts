@@ -2,7 +2,7 @@ import { keepPreviousData, queryOptions } from "@tanstack/react-query";
 import { present } from "../shared/instant";
 import { MINUTE } from "../shared/time";
 import { api, dataOf, partialOf, type Schemas } from "./client";
-import type { Span } from "./queries";
+import { given, type Span } from "./queries";
 
 // The energy and the idle hours of GPUs, by their holders; and what holders used, by the sums that agents make.
 
@@ -10,6 +10,7 @@ export type EnergyGroup = Schemas["EnergyGroup"];
 export type IdleGroup = Schemas["IdleGroup"];
 export type JobUse = Schemas["JobUse"];
 export type JobList = Schemas["JobList"];
+export type JobDetail = Schemas["JobDetail"];
 
 /** By what use is put together. */
 export const HOLDERS = ["namespace", "job", "pod", "node"] as const;
@@ -82,6 +83,28 @@ export function jobsQuery({ by, range }: LedgerAsk) {
       const span = spanOf(range);
       const answer = await api.GET("/api/v1/jobs", { params: { query: { by, ...timesOf(span), limit: GROUPS_MAX } }, signal });
       return { span, list: dataOf(answer), partial: partialOf(answer) };
+    },
+    refetchInterval: everyMs(range),
+    placeholderData: keepPreviousData,
+  });
+}
+
+export interface OneJobAsk {
+  /** The holder, or the number of a batch job. */
+  readonly id: string;
+  /** Where several clusters have one of its name; empty: where one has. */
+  readonly cluster: string;
+  readonly range: UsageRange;
+}
+
+/** What one job or pod used, of each of its GPUs and in each of its steps. */
+export function oneJobQuery({ id, cluster, range }: OneJobAsk) {
+  return queryOptions({
+    queryKey: ["jobs", "one", id, cluster, range],
+    queryFn: async ({ signal }) => {
+      const span = spanOf(range);
+      const answer = await api.GET("/api/v1/jobs/{id}", { params: { path: { id }, query: { ...timesOf(span), ...given({ cluster }) } }, signal });
+      return { span, detail: dataOf(answer), partial: partialOf(answer) };
     },
     refetchInterval: everyMs(range),
     placeholderData: keepPreviousData,

@@ -4,7 +4,7 @@ import { HOSTS } from "../features/hosts/address";
 import { JOBS } from "../features/jobs/address";
 import { QUEUE } from "../features/queue/address";
 import { USE } from "../features/use/address";
-import { COMPARE, FLEET, GPU, HOST, NOW } from "../parts/addresses";
+import { COMPARE, FLEET, GPU, HOST, JOB, NOW } from "../parts/addresses";
 import { address, type Address, type Named } from "../shared/address";
 
 interface PageOf<Path extends string> extends Pick<Address<Path, object>, "unread"> {
@@ -54,6 +54,7 @@ export const PAGES: readonly Page[] = [
     key: ["w", "Jobs and namespaces: who wastes GPU hours"],
     load: async () => (await import("../features/jobs/JobsPage")).JobsPage,
   }),
+  page(JOB, { title: ({ id }) => id, under: JOBS.path, load: async () => (await import("../features/gpu/JobPage")).JobPage }),
   page(CLUSTERS, {
     title: "Clusters",
     tab: "Clusters",

@@ -9,6 +9,7 @@ it.each([
   ["/gpus/0000%3Ac1%3A00.0%40n", "/gpus/:id", { id: "0000:c1:00.0@n" }],
   ["/gpus/a%2Fb", "/gpus/:id", { id: "a/b" }],
   ["/hosts/node-07.example", "/hosts/:name", { name: "node-07.example" }],
+  ["/jobs/pod%3Ateam%2Fa%2Fmain", "/jobs/:id", { id: "pod:team/a/main" }],
   ["/clusters", "/clusters", {}],
   ["/clusters/", "/clusters", {}],
   ["/clusters/east/node-07.example", "/clusters/:cluster/:node", { cluster: "east", node: "node-07.example" }],

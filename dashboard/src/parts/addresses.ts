@@ -5,7 +5,7 @@ import { GROUPINGS } from "../api/fleet";
 import { AGGREGATES } from "../api/queries";
 import { address, field, fitting, flag, names, oneOf, pageNumber, sortBy, text, type StateOf } from "../shared/address";
 import { JUDGEMENTS, type Judgement } from "../api/judgement";
-import { range } from "./range";
+import { range, type Range } from "./range";
 
 /** What of the findings is shown. */
 export const NOW = address("/", {
@@ -67,6 +67,20 @@ export type GpuState = StateOf<typeof GPU>;
 
 /** What the page of a host shows: null leaves the range to the data's age. */
 export const HOST = address("/hosts/:name", { range: range(null) });
+
+const LAST_DAY: Range = { kind: "preset", preset: "24h" };
+
+/** What the page of a job or pod shows. */
+export const JOB = address(
+  "/jobs/:id",
+  {
+    /** Where several clusters have one of its name; empty: where one has. */
+    cluster: text(),
+    range: range(LAST_DAY),
+  },
+  // All that there ever was is too much to add up.
+  (state) => (state.range.kind === "all" ? { ...state, range: LAST_DAY } : state),
+);
 
 /** Which GPUs are beside each other, in which range: those that are named, else all of a host, or that pass tests of the identity. */
 export const COMPARE = address("/compare", {

@@ -27,6 +27,7 @@ import { GpuFindings } from "./GpuFindings";
 import { GpuHeader } from "./GpuHeader";
 import { GpuOutlook } from "./GpuOutlook";
 import { aggregatesOf, energyQuery, historyQuery, unread } from "./history";
+import { HolderStrips } from "./HolderStrips";
 import { incidentMarks, useIncident, windowOf } from "./incident";
 import { IncidentNotice } from "./IncidentNotice";
 import { lastSeenOf, latestOf } from "./latest";
@@ -99,6 +100,7 @@ export function GpuPage({ id }: { readonly id: string }) {
       <div className="grid items-start gap-4 xl:grid-cols-[minmax(0,1fr)_21rem]">
         <div className="min-w-0" aria-busy={history.isFetching}>
           {state.incident !== "" && <IncidentNotice name={state.incident} shown={view.shown} back={GPU.to({ ...state, id, range: view.range, incident: "" })} />}
+          <HolderStrips gpus={view.named} span={view.span} now={Math.floor(now / MINUTE) * MINUTE} isAsked={history.data !== undefined} isHere />
           {view.partial.length > 0 && (
             <p role="note" aria-label="Incomplete" className="mb-3 text-[13px] text-warn">
               Not everything could be read: {view.partial.join("; ")}
@@ -213,12 +215,15 @@ function useGpuView(id: string, state: GpuState) {
     },
     [key, labels, metrics, span, state.aggregate],
   );
+  const name = detail.data?.gpu.name ?? key;
+  const named = useMemo(() => [{ id: key, name }], [key, name]);
   const partial = unread([...new Set([...(history.data?.answer.partial ?? []), ...stream.partial])], energy?.partial ?? null);
   const latest = useMemo(() => latestOf(detail.data, stream.samples), [detail.data, stream.samples]);
   return {
     now,
     detail,
     history,
+    named,
     stream,
     recorded,
     range,

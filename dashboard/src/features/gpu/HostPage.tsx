@@ -1,13 +1,13 @@
 import { useQuery } from "@tanstack/react-query";
 import { ChevronRight } from "lucide-react";
 import { useMemo } from "react";
-import type { Gpu, Metric } from "../../api/client";
+import type { Gpu } from "../../api/client";
 import { ALL_FINDINGS, findingsQuery, type Finding } from "../../api/findings";
 import { verdictOf, type Verdict } from "../../api/judgement";
 import { catalogueQuery, hostCourseQuery, hostGpusQuery, type Span } from "../../api/queries";
 import { EMPTY, frameOf, framesOf, lastValue, type Frame } from "../../charts/frame";
 import { MarkLegend } from "../../charts/MarkLegend";
-import { LINES_MAX, type Panel } from "../../charts/panels";
+import type { Panel } from "../../charts/panels";
 import { TimeChart } from "../../charts/TimeChart";
 import { COMPARE, FLEET, GPU, HOST } from "../../parts/addresses";
 import { List, type ListOf } from "../../parts/columns";
@@ -21,19 +21,19 @@ import { defaultRange, isRecorded, PRESETS, spanOf, stepOf, type Preset, type Ra
 import { CustomRange, RangeChoices } from "../../parts/rangeChoices";
 import { Tile, TILES } from "../../parts/tiles";
 import { useAddress } from "../../shared/address";
-import { ABSENT, formatValue, metricTitle, numberIn, shareOf } from "../../shared/format";
+import { ABSENT, formatValue, numberIn, shareOf } from "../../shared/format";
 import { HOST_CPU, HOST_MEMORY_AVAILABLE, HOST_MEMORY_TOTAL, LINKS_UP, MEMORY_TOTAL, MEMORY_USED, PCIE_GEN, PCIE_GEN_MAX, PCIE_WIDTH, PCIE_WIDTH_MAX, POWER, POWER_LIMIT, TEMPERATURE, UTILIZATION } from "../../shared/headline";
 import { goTo, Link } from "../../shared/location";
 import { useShared } from "../../shared/same";
 import { Empty, Failed, NotRenewed } from "../../shared/states";
 import { MINUTE, parseInstant, useNow } from "../../shared/time";
+import { COMPARED, usePanels } from "./gpuPanels";
 import { historyQuery } from "./history";
+import { HolderStrips } from "./HolderStrips";
 import { useSharedMarks } from "./incident";
 import { Topology } from "./Topology";
 
 const ALL_PRESETS = Object.keys(PRESETS) as Preset[];
-/** What the GPUs of a host are laid over each other by; the page that compares them has every other metric. */
-const COMPARED = [UTILIZATION, POWER, TEMPERATURE, MEMORY_USED];
 const NO_GPUS: readonly Gpu[] = [];
 const NO_FINDINGS: readonly Finding[] = [];
 
@@ -281,8 +281,10 @@ function Courses({ name, gpus, range, anchor, now, onRange }: CoursesProps) {
   const own = useQuery({ ...hostCourseQuery(name, span, stepOf(span)), enabled: answer !== undefined });
   const frames = useMemo(() => (answer === undefined ? new Map<string, Frame>() : framesOf(answer, "mean")), [answer]);
   const host = useMemo(() => (own.data === undefined ? EMPTY : frameOf(own.data, "", "mean")), [own.data]);
-  const panels = usePanels(gpus, catalogue);
-  const names = useMemo(() => new Map(gpus.map((gpu) => [gpu.id, gpu.index === null ? gpu.name : `GPU ${gpu.index}`])), [gpus]);
+  const read = useMemo(() => COMPARED.filter((column) => gpus.some((gpu) => numberIn(gpu.metrics, column) !== null)), [gpus]);
+  const panels = usePanels(ids, read, catalogue);
+  const named = useMemo(() => gpus.map(({ id, index, name: whole }) => ({ id, name: index === null ? whole : `GPU ${index}` })), [gpus]);
+  const names = useMemo(() => new Map(named.map((gpu) => [gpu.id, gpu.name])), [named]);
   const marks = useSharedMarks(ids);
   const common = { marked: false, marks, span, now, subject: [name, ...new Set(gpus.flatMap((gpu) => gpu.model ?? []))].join(", "), onSelect: chooseRange };
   const shownOwn = OWN.filter(({ columns }) => columns.some((column) => lastValue(host.values.get(column)) !== null));
@@ -293,6 +295,7 @@ function Courses({ name, gpus, range, anchor, now, onRange }: CoursesProps) {
         <CustomRange range={range} onRange={onRange} />
       </section>
       <NotRenewed of={[history, own]} />
+      <HolderStrips gpus={named} span={span} now={now} isAsked={answer !== undefined} />
       <MarkLegend marks={marks} now={now} />
       {history.isError && answer === undefined ? (
         <Failed what="The course of the values" error={history.error} retry={() => void history.refetch()} />
@@ -315,23 +318,3 @@ const OWN: readonly Panel[] = [
   { id: "host-cpu", title: "CPU of the host", unit: "%", columns: [HOST_CPU] },
   { id: "host-memory", title: "Memory of the host", unit: "MiB", columns: [HOST_MEMORY_AVAILABLE, HOST_MEMORY_TOTAL], limits: new Set([HOST_MEMORY_TOTAL]) },
 ];
-
-/** Charts of the metrics that are compared: as many a metric as its GPUs need, each with about as many of them. */
-function usePanels(gpus: readonly Gpu[], catalogue: readonly Metric[] | undefined): readonly { readonly panel: Panel; readonly column: string }[] {
-  // The same panels as long as these GPUs are there: a plot is built anew for others.
-  const ids = gpus.map((gpu) => gpu.id).join(",");
-  const read = COMPARED.filter((column) => gpus.some((gpu) => numberIn(gpu.metrics, column) !== null)).join(",");
-  return useMemo(() => {
-    const all = ids.split(",");
-    const charts = Math.ceil(all.length / LINES_MAX);
-    const size = Math.ceil(all.length / charts);
-    return read.split(",").flatMap((column) => {
-      const row = catalogue?.find((metric) => metric.column === column);
-      if (row === undefined) return [];
-      return Array.from({ length: charts }, (_, chart) => {
-        const part = charts === 1 ? "" : ` · ${chart + 1} of ${charts}`;
-        return { column, panel: { id: `${column}-${chart}`, title: metricTitle(column) + part, unit: row.unit, columns: all.slice(chart * size, (chart + 1) * size) } };
-      });
-    });
-  }, [ids, read, catalogue]);
-}

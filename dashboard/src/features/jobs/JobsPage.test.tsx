@@ -67,10 +67,12 @@ describe("jobs and namespaces", () => {
       const link = await screen.findByRole("link", { name: "job:7" });
       expect(groups()).toEqual(["pod:team/a/main", "job:7"]);
       expect(link.closest("tr")?.textContent).toBe("job:7240 h30 h10 h 25%8 h never used10 h12 kWhnode-1");
-      expect(link.getAttribute("href")).toBe("/gpus?where=job%3D7");
+      expect(link.getAttribute("href")).toBe("/jobs/job%3A7");
       expect(screen.getByRole("link", { name: "node-1" }).getAttribute("href")).toBe("/hosts/node-1");
       const other = screen.getByRole("link", { name: "pod:team/a/main" });
-      expect(other.getAttribute("href")).toBe("/gpus?where=cluster%3Deast%3Bnamespace%3Dteam%3Bpod%3Da");
+      expect(other.getAttribute("href")).toBe("/jobs/pod%3Ateam%2Fa%2Fmain?cluster=east");
+      const its = screen.getByRole("link", { name: "GPUs that pod:team/a/main has now" });
+      expect(its.getAttribute("href")).toBe("/gpus?where=cluster%3Deast%3Bnamespace%3Dteam%3Bpod%3Da");
       expect(other.closest("tr")?.textContent).toMatch(/east, has a GPU now, simulated.*n1n2and 1 moreCompare$/);
       expect(screen.getAllByRole("link", { name: /^Compare/ }).map((way) => [way.getAttribute("aria-label"), way.getAttribute("href")])).toEqual([
         ["Compare the GPUs of pod:team/a/main", "/compare?where=cluster%3Deast%3Bnamespace%3Dteam%3Bpod%3Da"],
@@ -110,14 +112,18 @@ describe("jobs and namespaces", () => {
       const text = "2 of 8 GPUs never passed 1 %; with 6 this job would have saved 31.2 GPU hours";
       const mock = mockApi({
         "/api/v1/hosts": now(),
-        [LEDGER]: ledger([holder("job:7", { about: told }), holder("job:8", { about: runs })], { start: "2026-11-20T15:00:00Z", end: "2026-11-20T16:00:00Z" }),
+        [LEDGER]: ledger([holder("job:7", { about: told }), holder("job:8", { about: runs }), holder("pod:team/a/main", { namespace: "team", pod: "a", job: null })], { start: "2026-11-20T15:00:00Z", end: "2026-11-20T16:00:00Z" }),
         [`${LEDGER}/job%3A7`]: ok({ job: holder("job:7"), gpus: [], advice: { text, gpus: 8, idle_gpus: 2, saved_gpu_hours: 31.2 }, interpolated: false, start: "", end: "" }),
       });
       renderAt("/jobs?by=holder");
       expect(await screen.findByText("train, kim, ml, ended with 0:0")).toBeTruthy();
       expect(screen.getByText("train, lee, ml, running")).toBeTruthy();
-      expect(screen.getByText("by 2 jobs and pods")).toBeTruthy();
+      expect(screen.getByText("by 3 jobs and pods")).toBeTruthy();
       expect(screen.getAllByText("4 asked")).toHaveLength(2);
+      // Of one that does not run now, its page shows the range in which it was found: also of a pod, of which nobody told that it is over.
+      expect(screen.getByRole("link", { name: "pod:team/a/main" }).getAttribute("href")).toBe("/jobs/pod%3Ateam%2Fa%2Fmain?from=2026-11-20T15%3A00%3A00.000Z&to=2026-11-20T16%3A00%3A00.000Z");
+      expect(screen.getByRole("link", { name: "job:7" }).getAttribute("href")).toBe("/jobs/job%3A7?from=2026-11-20T15%3A00%3A00.000Z&to=2026-11-20T16%3A00%3A00.000Z");
+      expect(screen.getByRole("link", { name: "job:8" }).getAttribute("href")).toBe("/jobs/job%3A8");
       const wanted = screen.getAllByRole("button", { name: /^Advice on/ });
       expect(wanted.map((button) => button.textContent)).toEqual(["Advice on job:7"]);
       expect(mock.asked.some(({ path }) => path.startsWith(`${LEDGER}/`))).toBe(false);

@@ -21,7 +21,7 @@ export const HOLDER_LIST: ListOf<HolderRow> = {
   label: "GPU hours, energy and waste of each job and pod",
   keyOf: ({ cluster, holder }) => `${cluster ?? ""} ${holder}`,
   mark: ({ holder }) => ({ "data-group": holder }),
-  pathOf: ({ where }) => (where === null ? null : FLEET.to({ where })),
+  pathOf: ({ page }) => page,
   filed: [
     { id: "cluster", value: ({ cluster }) => cluster },
     { id: "idle", value: ({ idle }) => idle },
@@ -31,7 +31,7 @@ export const HOLDER_LIST: ListOf<HolderRow> = {
   below: ({ advice }) => (advice === null ? null : <Advice of={advice} />),
   columns: [
     { id: "holder", title: "Holder", card: "name", sort: lowestFirst(({ holder }) => holder), cell: (row) => <Holder row={row} />, className: "font-medium", limit: "max-w-72" },
-    { id: "gpus", title: "GPUs", sort: highestFirst(({ gpus }) => gpus), cell: ({ gpus, about }) => <Gpus had={gpus} asked={about?.gpus_asked ?? null} />, className: "num" },
+    { id: "gpus", title: "GPUs", sort: highestFirst(({ gpus }) => gpus), cell: (row) => <Gpus row={row} />, className: "num" },
     { id: "held", title: "Held", sort: highestFirst(({ held }) => held), cell: ({ held }) => hours(held), className: "num" },
     { id: "busy", title: "Busy", sort: highestFirst(({ busy }) => busy), cell: ({ busy }) => hours(busy), className: "num" },
     { id: "wasted", title: "Wasted", sort: highestFirst(({ wasted }) => wasted), cell: (row) => <Wasted row={row} />, className: "num" },
@@ -55,16 +55,16 @@ export const LEDGER_LISTS: Readonly<Record<Ledger, ListOf<HolderRow>>> = {
   },
 };
 
-function Holder({ row: { holder, told, cluster, where, isRunning, isSimulated } }: { readonly row: HolderRow }) {
+function Holder({ row: { holder, told, cluster, page, isRunning, isSimulated } }: { readonly row: HolderRow }) {
   const notes = [...told, cluster, isRunning ? "has a GPU now" : null, isSimulated ? "simulated" : null].filter((note) => note !== null);
   return (
     <>
-      {where === null ? (
+      {page === null ? (
         <span className="block truncate" title={holder}>
           {holder}
         </span>
       ) : (
-        <Link to={FLEET.to({ where })} data-row="" className="block truncate hover:underline" title={`GPUs that ${holder} holds now`}>
+        <Link to={page} data-row="" className="block truncate hover:underline" title={holder}>
           {holder}
         </Link>
       )}
@@ -75,11 +75,18 @@ function Holder({ row: { holder, told, cluster, where, isRunning, isSimulated } 
   );
 }
 
-/** How many it had, and in small how many were asked for, where that is known. */
-function Gpus({ had, asked }: { readonly had: number; readonly asked: number | null }) {
+/** How many it had, with the way to those that it has now, and in small how many were asked for, where that is known. */
+function Gpus({ row: { holder, gpus, about, where, isRunning } }: { readonly row: HolderRow }) {
+  const asked = about?.gpus_asked ?? null;
   return (
     <>
-      {formatNumber(had)}
+      {where === null || !isRunning ? (
+        formatNumber(gpus)
+      ) : (
+        <Link to={FLEET.to({ where })} className="relative inline-block min-w-[24px] rounded hover:underline" aria-label={`GPUs that ${holder} has now`}>
+          {formatNumber(gpus)}
+        </Link>
+      )}
       {asked !== null && <span className="block text-[11px] text-faint">{formatNumber(asked)} asked</span>}
     </>
   );

@@ -1,5 +1,5 @@
 import type { JobAsk, JobList, JobUse, Ledger } from "../../api/usage";
-import { whereIs } from "../../api/where";
+import { isOver, jobPath, toldOf, whereOf } from "../../parts/jobs";
 
 /** What one job or pod used, or one user; null: not known. */
 export interface HolderRow {
@@ -26,6 +26,8 @@ export interface HolderRow {
   readonly cost: number | null;
   /** Tests of the identity that the GPUs pass that it has now; null: nothing tells them from others, as those of a user. */
   readonly where: string | null;
+  /** Its page; null: it has none, as a user. */
+  readonly page: string | null;
 }
 
 /** Whose user nobody told. */
@@ -51,34 +53,12 @@ export function holdersOf({ jobs, start, end }: Pick<JobList, "jobs" | "start" |
     energyKwh: job.energy_kwh,
     cost: costOf(job, price),
     where: by === "holder" ? whereOf(job) : null,
+    page: by === "holder" ? jobPath(job, { start, end }) : null,
   }));
-}
-
-/** Whether it is known that a job is over. */
-function isOver(state: string | null | undefined): boolean {
-  return state !== undefined && state !== null && state !== "running";
-}
-
-/** Name, user, account, queue and labels, and how it ended. */
-function toldOf({ about }: JobUse): string[] {
-  if (about === undefined) return [];
-  const { name, user, account, queue, state, exit_code: code, labels = {} } = about;
-  const hasCode = (state === "ended" || state === "failed") && code !== null;
-  const end = hasCode ? `${state} with ${code}` : (state?.replaceAll("_", " ") ?? null);
-  const chosen = Object.entries(labels).map(([key, value]) => `${key}=${value}`);
-  return [name, user, account, queue, ...chosen, end].filter((part) => part !== null);
 }
 
 /** What the wasted hours cost; null: not known. */
 export function costOf({ wasted_gpu_hours: wasted, wasted_cost: told }: Pick<JobUse, "wasted_gpu_hours" | "wasted_cost">, price: number | null): number | null {
   if (price === null) return told ?? null;
   return wasted === null ? null : price * wasted;
-}
-
-/** That the identity names the pod or the job. */
-function whereOf({ cluster, namespace, pod, job }: JobUse): string | null {
-  if (pod === null && job === null) return null;
-  const names = pod === null ? { cluster, job } : { cluster, namespace, pod };
-  const known = Object.entries(names).flatMap(([column, text]) => (text === null ? [] : [whereIs(column, text)]));
-  return known.join(";");
 }
