@@ -13,7 +13,7 @@ use gpuvitals_core::ports::{Sink, SinkError};
 use gpuvitals_core::{Batch, BatchBuilder, Identity, IdentityColumn, MetricId, Origin, Table, catalogue};
 use gpuvitals_settings::Section;
 use gpuvitals_store::{Store, StoreConfig};
-use gpuvitals_suite::check_rows_ahead;
+use gpuvitals_suite::{check_later_stays, check_rows_ahead, write_in_any_order};
 use proptest::prelude::*;
 
 const METRICS: [&str; 3] = ["power_w", "temperature_c", "memory_used_mb"];
@@ -232,4 +232,15 @@ async fn gpus_that_find_no_room_leave_with_their_rows_the_longest_silent_first()
 async fn rows_of_a_clock_ahead_are_no_part_of_the_latest_state() {
     let world = World::new(&[]);
     check_rows_ahead(&world.memory, &world.memory).await;
+}
+
+#[tokio::test]
+async fn sums_of_holders_go_to_the_sink_in_any_order_and_are_not_kept() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = Store::open(StoreConfig::new(dir.path())).unwrap().0;
+    let memory = MemoryHistory::new(Arc::new(store.clone()), &CollectorSettings::of(&[]).unwrap());
+    write_in_any_order(&[&memory], async || {}).await;
+    check_later_stays(&store).await;
+    let asked = memory.rows(RowsQuery::of(Table::GpuUsage, 1)).await;
+    assert!(matches!(asked, Err(QueryError::NotKept { .. })), "{asked:?}");
 }

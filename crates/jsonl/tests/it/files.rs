@@ -3,6 +3,7 @@
 use std::fs;
 use std::path::Path;
 
+use gpuvitals_core::batch::Value;
 use gpuvitals_core::figures::render;
 use gpuvitals_core::ports::{Sink, SinkError};
 use gpuvitals_core::{BatchBuilder, Identity, IdentityColumn, Origin, Status, Table};
@@ -222,10 +223,24 @@ async fn rows_without_a_gpu_file_are_refused_and_those_of_other_tables_left_out_
     let host = builder.intern(&Identity::default().with(IdentityColumn::Node, "node-1").unwrap());
     builder.row(1, host);
     jsonl.accept(vec![builder.finish(Origin::default(), 0).unwrap()]).await.unwrap();
+    // Sums of holders, of which the later version stays: a line that is written stays whatever comes later, so they are in none.
+    for version in [2, 1] {
+        let mut builder = BatchBuilder::new(Table::GpuUsage);
+        let gpu = builder.intern(&Identity::default().with(IdentityColumn::Uuid, "gpu_0").unwrap());
+        let row = builder.row(1, gpu);
+        for (column, text) in [("holder", "job:7"), ("share", "exclusive")] {
+            builder.set_extra_text(row, column, text).unwrap();
+        }
+        for (column, number) in [("run", 1), ("as_of_ns", version)] {
+            builder.set_extra(row, column, Value::Int(number)).unwrap();
+        }
+        jsonl.accept(vec![builder.finish(Origin::default(), 0).unwrap()]).await.unwrap();
+    }
     jsonl.close().await.unwrap();
     assert_eq!(names(dir.path()), Vec::<String>::new());
     let figures = String::from_utf8(render(&jsonl.families())).unwrap();
     assert!(figures.contains("gpuvitals_jsonl_left_out_total{table=\"system_events\"} 1\n"), "{figures}");
+    assert!(figures.contains("gpuvitals_jsonl_left_out_total{table=\"gpu_usage\"} 2\n"), "{figures}");
 }
 
 /// One text of 64 KiB that all rows have: the batch is small, its lines are not.

@@ -1,6 +1,6 @@
 //! The database does what every sink and history does.
 
-use gpuvitals_suite::{Case, cases};
+use gpuvitals_suite::{Case, cases, check_later_stays, write_in_any_order};
 use proptest::prelude::*;
 use proptest::test_runner::TestRunner;
 
@@ -30,4 +30,18 @@ fn the_database_answers_as_all_histories_do() {
             Ok(())
         })
         .unwrap();
+}
+
+#[test]
+fn of_two_rows_of_one_key_the_later_version_stays_whatever_comes_later() {
+    let server = Server::shared();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(async {
+        let settings = server.database().await;
+        let postgres = open(&settings).await;
+        write_in_any_order(&[&postgres], async || {}).await;
+        check_later_stays(&postgres).await;
+        drop(postgres);
+        server.sql("postgres", &format!("DROP DATABASE {} WITH (FORCE)", settings.dbname)).await;
+    });
 }

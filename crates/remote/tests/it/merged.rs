@@ -12,7 +12,9 @@ use gpuvitals_core::{Batch, Health, MetricId, Status, Table, figures::Family};
 use gpuvitals_listener::client::Credentials;
 use gpuvitals_remote::{Merged, NamedHistory, Remote};
 use gpuvitals_rig::waiting::soon;
-use gpuvitals_suite::{BASE_NS, Case, TestRow, Write, answer, batch, cases};
+use gpuvitals_suite::{
+    BASE_NS, Case, TestRow, Write, answer, batch, cases, check_later_stays, write_in_any_order,
+};
 use proptest::prelude::*;
 use tokio::sync::mpsc::channel;
 
@@ -95,6 +97,20 @@ async fn check(case: &Case, split: Split) -> Vec<String> {
     };
     let model = case.write(&shared, settle).await;
     case.ask_but_lacks(&both, &model).await
+}
+
+#[test]
+fn of_two_rows_of_one_key_in_two_stores_the_later_version_stays() {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
+    runtime.block_on(async {
+        let (a, b, both) = two();
+        let settle = async || {
+            a.store.flush().await.unwrap();
+            b.store.flush().await.unwrap();
+        };
+        write_in_any_order(&[&a.store, &b.store], settle).await;
+        check_later_stays(&both).await;
+    });
 }
 
 proptest! {

@@ -8,8 +8,8 @@ use gpuvitals_core::history::{
 use gpuvitals_core::{IdentityColumn, MetricId, Table};
 use gpuvitals_store::{Store, StoreConfig, StoreView};
 use gpuvitals_suite::{
-    AHEAD_AT_MOST_NS, BASE_NS, Case, Model, TestRow, Write, cases, check_buckets, check_fleet, check_row_due,
-    check_rows_ahead,
+    AHEAD_AT_MOST_NS, BASE_NS, Case, Model, TestRow, Write, cases, check_buckets, check_fleet,
+    check_later_stays, check_row_due, check_rows_ahead, write_in_any_order,
 };
 use proptest::prelude::*;
 use tokio::runtime::{Builder, Runtime};
@@ -77,6 +77,24 @@ proptest! {
             case.ask(&StoreView::open(dir.path()).unwrap(), &model).await;
         });
     }
+}
+
+#[test]
+fn of_two_rows_of_one_key_the_later_version_stays_in_memory_in_files_merged_and_opened_anew() {
+    let dir = tempfile::tempdir().unwrap();
+    let (store, _) = Store::open(StoreConfig { rollup_rows: 1, ..config(dir.path()) }).unwrap();
+    runtime().block_on(async {
+        let settle = async || {
+            store.flush().await.unwrap();
+            store.compact().await.unwrap();
+        };
+        write_in_any_order(&[&store], settle).await;
+        check_later_stays(&store).await;
+        check_later_stays(&StoreView::open(dir.path()).unwrap()).await;
+        store.flush().await.unwrap();
+        store.compact().await.unwrap();
+        check_later_stays(&store).await;
+    });
 }
 
 #[test]
