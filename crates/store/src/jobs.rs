@@ -67,6 +67,11 @@ pub(crate) enum Event {
     },
     /// The frozen tail could not be written; the keeper tries again.
     Stuck(Arc<StoreError>),
+    /// All that could be merged has been, and is in the lists before this; or why not.
+    Compacted {
+        answer: Compacted,
+        outcome: Result<(), StoreError>,
+    },
     /// Write everything to files.
     Flush(FlushReply),
     Close,

@@ -437,9 +437,11 @@ impl Keeper {
         self.compacted(Err(error));
     }
 
-    /// Tells who waits for it, if anybody does.
+    /// Tells who waits for it, if anybody does: when the lists before it are visible, too.
     fn compacted(&mut self, outcome: Result<(), StoreError>) {
-        let _told = self.compacting.take().map(|answer| answer.send(outcome));
+        if let Some(answer) = self.compacting.take() {
+            let _told = self.events.send(Event::Compacted { answer, outcome });
+        }
     }
 
     fn replace_merged(

@@ -16,7 +16,7 @@ use tokio::sync::OwnedSemaphorePermit;
 
 use crate::board::Part;
 use crate::error::StoreError;
-use crate::jobs::{AppendAnswer, Arrival, Event, FlushReply, Job};
+use crate::jobs::{AppendAnswer, Arrival, Compacted, Event, FlushReply, Job};
 use crate::manifest::{FileEntry, LostFile, Manifest};
 use crate::shared::Shared;
 use crate::snapshot::Snapshot;
@@ -48,6 +48,8 @@ pub(crate) struct Writer {
     flushed: Vec<FlushReply>,
     news: Vec<Arc<[Batch]>>,
     answers: Vec<AppendAnswer>,
+    /// Whose files are merged, once that shows.
+    compacted: Vec<(Compacted, Result<(), StoreError>)>,
     changed: bool,
     /// The earliest time that a row of a clock ahead waits for, nanoseconds UTC since 1970.
     next_ns: Option<i64>,
@@ -70,6 +72,7 @@ impl Writer {
             flushed: Vec::new(),
             news: Vec::new(),
             answers: Vec::new(),
+            compacted: Vec::new(),
             changed: true,
             next_ns: None,
         };
@@ -97,6 +100,9 @@ impl Writer {
             }
             self.advance();
             self.publish();
+            for (answer, outcome) in self.compacted.drain(..) {
+                let _gone = answer.send(outcome);
+            }
             self.freeze_if_due();
         }
         // Sending fails only if the keeper has ended by a bug; then nobody needs the job.
@@ -149,6 +155,7 @@ impl Writer {
                     let _gone = reply.send(Err(StoreError::Unflushed(Arc::clone(&error))));
                 }
             }
+            Event::Compacted { answer, outcome } => self.compacted.push((answer, outcome)),
             Event::Flush(reply) => self.waiting.push(reply),
             Event::Close => {}
         }
