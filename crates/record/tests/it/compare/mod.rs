@@ -1,6 +1,6 @@
 //! Two sets of runs compared, on simulated runs: how often a verdict is false, what is found, which cause is named.
 //!
-//! `GPUVITALS_TEST_LONG=1` takes 200 pairs, otherwise 20. The data is simulated, with 0.5 % noise from run to run and 1 % within; minutes of a
+//! `GPUVITALS_TEST_LONG=1` takes 200 pairs and more, otherwise 20. The data is simulated, with 0.5 % noise from run to run and 1 % within; minutes of a
 //! server are real.
 
 mod real;
@@ -84,12 +84,14 @@ fn minutes_of_a_real_server_are_hardly_ever_told_apart() {
 
 #[test]
 fn periods_of_a_real_load_that_alternates_are_hardly_ever_told_apart() {
-    let pairs = pairs() / 4;
+    let pairs: u64 = if pairs() < 200 { 5 } else { 1_000 };
+    // One in a hundred, within three standard deviations.
+    let most = pairs / 100 + (9 * pairs / 100).isqrt();
     for (card, period_ms) in [("a100", 105), ("rtx3090", 100)] {
         let periods = RealLoad::periods(card, period_ms);
         assert!(periods.parts.len() >= 60, "{card}: {}", periods.parts.len());
         let (wrong, rises) = drawn(&periods, pairs);
-        assert!(wrong <= pairs / 100, "{card}: {wrong} of {pairs} are false");
+        assert!(wrong <= most, "{card}: {wrong} of {pairs} are false");
         as_often_more_as_less(rises, pairs);
     }
 }
