@@ -25,6 +25,8 @@ RULES = (
     "invalid type: floating point",  # the same in a body
     "either ids or oldest",
     "come together",  # a producer without a sequence
+    "no whole number from 0 to 18446744073709551615",  # the sequence is larger
+    "with a key of the setting jobs.labels",  # a label that no setting names
     "give one of finding, host and job",  # none or several of them
     "until is missing",  # a silence of a host or job without an end
     ", in 30 days",  # an end that is past or far away

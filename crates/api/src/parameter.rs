@@ -71,7 +71,7 @@ pub(crate) fn json_body<T: DeserializeOwned>(
     serde_json::from_slice(&body).map_err(|error| ApiError::Body(error.to_string()))
 }
 
-/// Empty means not given: forms send empty fields. Blanks around a value do not count, other white space does.
+/// Empty means not given: forms send empty fields. An empty number is none, as the document says. Blanks around a value do not count, other white space does.
 pub(crate) fn given(text: Option<&String>) -> Option<&str> {
     text.map(|text| text.trim_matches(' ')).filter(|text| !text.is_empty())
 }
@@ -99,7 +99,7 @@ pub(crate) fn number(
     range: RangeInclusive<f64>,
     allowed: &'static str,
 ) -> Result<Option<f64>, ApiError> {
-    let Some(text) = given(text) else { return Ok(None) };
+    let Some(text) = text.map(|text| text.trim_matches(' ')) else { return Ok(None) };
     let number = text.parse::<f64>().ok().filter(|number| range.contains(number));
     number.map(Some).ok_or_else(|| ApiError::parameter(name, text, allowed))
 }

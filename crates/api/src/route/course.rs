@@ -20,7 +20,7 @@ use crate::asked::{self, Instant, Limit, Offset, Paging, parameters};
 use crate::condition;
 use crate::dto::{AnomalyEntry, AnomalyList, Moment, TrendEntry, TrendList, UsualValues};
 use crate::error::{ApiError, ErrorBody};
-use crate::parameter::{self, Asked, given};
+use crate::parameter::{self, Asked};
 
 /// Range of a trend without a start.
 const TREND_DAYS: i64 = 7;
@@ -179,7 +179,7 @@ pub(crate) async fn anomalies(
     headers: HeaderMap,
     Asked(params): Asked<AnomalyParams>,
 ) -> Answered {
-    let asked_days = given(params.days.as_ref().map(|asked| &asked.0));
+    let asked_days = params.days.as_ref().map(|asked| asked.0.trim_matches(' '));
     let days = match asked_days {
         Some(text) => text.parse().ok().filter(|days| (DAYS_MIN..=DAYS_MAX).contains(days)),
         None => Some(DAYS),
