@@ -894,6 +894,12 @@ export interface components {
              * @description Number of its user on the host; null: not known.
              */
             uid: number | null;
+            /**
+             * Format: int64
+             * @description How many GPUs were asked for on all its hosts; of a pod the sum of the limits of its containers. Null: not known. What it had stands
+             *     in `gpus` of the job.
+             */
+            gpus_asked: number | null;
             /** @description Account that it is charged to; null: not known. */
             account: string | null;
             /** @description Queue or partition that it ran in; null: not known. */
@@ -956,6 +962,8 @@ export interface components {
             total: number;
             /** @description Which part this is. */
             pagination: components["schemas"]["Pagination"];
+            /** @description What could not be read, in words; missing if the answer is whole. */
+            partial?: string[];
         };
         /** @description A metric: its column, unit, range and names elsewhere. */
         CatalogueMetric: {
@@ -1093,6 +1101,8 @@ export interface components {
             end: components["schemas"]["Moment"];
             /** @description Which part this is. */
             pagination: components["schemas"]["Pagination"];
+            /** @description What could not be read, in words; missing if the answer is whole. */
+            partial?: string[];
         };
         /** @description A cluster of the configuration. */
         ClusterInfo: {
@@ -1310,6 +1320,8 @@ export interface components {
             total: number;
             /** @description Which part this is. */
             pagination: components["schemas"]["Pagination"];
+            /** @description What could not be read, in words; missing if the answer is whole. */
+            partial?: string[];
         };
         /**
          * @description The answer to every request that fails.
@@ -1491,6 +1503,8 @@ export interface components {
             total: number;
             /** @description Which part this is. */
             pagination: components["schemas"]["Pagination"];
+            /** @description What could not be read, in words; missing if the answer is whole. */
+            partial?: string[];
         };
         /** @description What a finding is about. */
         FindingSubject: {
@@ -1524,6 +1538,8 @@ export interface components {
             rest: components["schemas"]["FleetUseLine"] | null;
             /** @description How many groups there are in all. */
             total: number;
+            /** @description What could not be read, in words; missing if the answer is whole. */
+            partial?: string[];
         };
         /** @description The use of some GPUs: a value a step, and sums of the range. `null` where nothing is known. */
         FleetUseLine: {
@@ -1744,6 +1760,8 @@ export interface components {
             total: number;
             /** @description Which part this is. */
             pagination: components["schemas"]["Pagination"];
+            /** @description What could not be read, in words; missing if the answer is whole. */
+            partial?: string[];
         };
         /** @description Where a GPU is plugged in. */
         GpuPlace: {
@@ -1888,6 +1906,8 @@ export interface components {
             total: number;
             /** @description Which part this is. */
             pagination: components["schemas"]["Pagination"];
+            /** @description What could not be read, in words; missing if the answer is whole. */
+            partial?: string[];
         };
         /** @description Counts over nodes. */
         HintTotals: {
@@ -1975,6 +1995,8 @@ export interface components {
             total: number;
             /** @description Which part this is. */
             pagination: components["schemas"]["Pagination"];
+            /** @description What could not be read, in words; missing if the answer is whole. */
+            partial?: string[];
         };
         /** @description Some held GPUs. */
         IdleGroup: {
@@ -2017,6 +2039,8 @@ export interface components {
             total: number;
             /** @description Which part this is. */
             pagination: components["schemas"]["Pagination"];
+            /** @description What could not be read, in words; missing if the answer is whole. */
+            partial?: string[];
         };
         /** @description An incident of a job, of which each node keeps a part in its flight recorder; docs/flight.md says how to get all of it. */
         IncidentNote: {
@@ -2145,6 +2169,13 @@ export interface components {
             gpus: components["schemas"]["JobGpu"][];
             /** @description What it could have done without; missing where that is not safe to say. */
             advice?: components["schemas"]["JobAdvice"];
+            /**
+             * @description Its steps, as the nodes of a Slurm job see them, in the order in which they began: of more than 50 those that began last. Steps may run
+             *     at once and on the same GPUs, so they do not add up to the job. Missing if none is known.
+             */
+            steps?: components["schemas"]["JobStep"][];
+            /** @description How many steps there are; missing if none is known. */
+            steps_total?: number;
             /** @description Whether the range begins or ends within an hour: then of that hour a part is taken that is as long. */
             interpolated: boolean;
             /** @description First instant of the range that is answered. */
@@ -2204,6 +2235,8 @@ export interface components {
             total: number;
             /** @description Which part this is. */
             pagination: components["schemas"]["Pagination"];
+            /** @description What could not be read, in words; missing if the answer is whole. */
+            partial?: string[];
         };
         /** @description A GPU of a job over the last ten minutes. */
         JobMember: {
@@ -2253,6 +2286,25 @@ export interface components {
             utilization_pct: components["schemas"]["SpreadEntry"] | null;
             /** @description Its GPUs, the slowest first. */
             gpus: components["schemas"]["JobMember"][];
+        };
+        /** @description A step of a batch job, seen by its processes: to half a minute. */
+        JobStep: {
+            /**
+             * @description What the batch system calls it: its number, or `batch`.
+             * @example 0
+             */
+            step: string;
+            /** @description The hosts of its processes. */
+            hosts: string[];
+            /** @description How many GPUs it may use there; null: not known. */
+            gpus: number | null;
+            start: components["schemas"]["Moment"] | null;
+            end: components["schemas"]["Moment"] | null;
+            /** @description `running` or `ended` at the end of the range; null: nobody had told of it for long. */
+            state: string | null;
+            used: components["schemas"]["JobSums"] | null;
+            /** @description Whether the step began or ended within an hour: then of that hour's sums a part is taken that is as long. */
+            interpolated: boolean;
         };
         /** @description Sums of what was used, in the order in which they are shown wherever some of them stand beside each other. */
         JobSums: {
@@ -2826,8 +2878,8 @@ export interface components {
             user?: string;
             /**
              * Format: double
-             * @description GPU hours that are held for nothing in each hour that it lasts: of GPUs that stand still, and of those of a job that wait for a
-             *     slower one; missing: the GPUs work, or it is not known.
+             * @description GPU hours that are held for nothing in each hour that it lasts: of GPUs that stand still, of those of a job that wait for a slower
+             *     one, and of one that does less than the others of its job; missing: the GPUs work, or it is not known.
              */
             gpu_hours_per_hour?: number;
         };
@@ -2949,6 +3001,8 @@ export interface components {
             total: number;
             /** @description Which part this is. */
             pagination: components["schemas"]["Pagination"];
+            /** @description What could not be read, in words; missing if the answer is whole. */
+            partial?: string[];
         };
         /**
          * @description One row: the values of one GPU at one instant.
@@ -3059,6 +3113,8 @@ export interface components {
             total: number;
             /** @description Which part this is. */
             pagination: components["schemas"]["Pagination"];
+            /** @description What could not be read, in words; missing if the answer is whole. */
+            partial?: string[];
         };
         /** @description A GPU that should get no work. */
         UnfitEntry: {
