@@ -298,7 +298,7 @@ impl JobWindows {
     }
 }
 
-/// Sends the rows that a gateway asks for, if they are there. The request is told with when it came.
+/// Sends the rows that a gateway asks for, if they are there. `heard_ns` is when the request came.
 async fn send(
     (request, heard_ns): (JobRequest, i64),
     node: String,

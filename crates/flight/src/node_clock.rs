@@ -15,7 +15,8 @@ pub struct NodeClock {
     pub error_ns: i64,
 }
 
-/// The four times of a request and its answer, nanoseconds UTC since 1970, each by the clock of whoever noted it.
+/// The four times of a request and its answer, nanoseconds UTC since 1970. The gateway notes the first and the last by its clock, the node
+/// the two between by its own.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RoundTrip {
     /// When the gateway sent the request.

@@ -47,7 +47,7 @@ impl CutLink {
         self.port
     }
 
-    /// Nothing comes through from now on, and nobody is told.
+    /// Cuts the link: nothing comes through from now on. Neither side gets an error.
     pub fn cut(&self) {
         *self.state.is_cut.lock().unwrap() = true;
     }

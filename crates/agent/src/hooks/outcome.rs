@@ -81,7 +81,7 @@ fn answer(ids: &[String]) -> Result<String, String> {
     if is_told { Ok(String::from_utf8_lossy(&output.stdout).into_owned()) } else { Err(words) }
 }
 
-/// The jobs, and what is said of each.
+/// Each job of the text, with what Slurm says of it.
 fn words(text: &str) -> impl Iterator<Item = (&str, SlurmWord)> {
     text.lines().filter_map(|line| {
         let mut fields = line.split_whitespace();

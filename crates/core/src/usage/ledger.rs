@@ -54,7 +54,7 @@ pub struct Ledger {
     told: u64,
     /// Time of the last sample when rows were last given.
     told_ns: i64,
-    /// The same of when all there is was told.
+    /// Time of the last sample when all rows were last given, news or not.
     whole_ns: i64,
     /// Time of the last sample.
     last_ns: i64,
@@ -149,7 +149,7 @@ impl Ledger {
         self.news()
     }
 
-    /// The rows that say something new, and every five minutes the others, too. So each is told twice at least before its hour is forgotten.
+    /// The rows that say something new, and every five minutes the others, too. So each is given at least twice before its hour is forgotten.
     fn news(&mut self) -> Option<Batch> {
         (self.told_ns, self.has_changed) = (self.last_ns, false);
         let is_whole = self.last_ns.abs_diff(self.whole_ns) >= WHOLE_EVERY_NS;

@@ -2,7 +2,7 @@
 //!
 //! A column that is being written has a compressor of some 100 kB, from its first page to the end of the row group. Rows have some
 //! ninety columns and up to a quarter of a million rows a group: they are encoded as they come. A rollup has hundreds of columns,
-//! and few rows a group: those wait as they are, and then one column after another is encoded and written, by one compressor.
+//! and few rows a group: those wait as they are, and then one column after another is encoded and written.
 
 use std::io::{self, Write};
 use std::sync::Arc;

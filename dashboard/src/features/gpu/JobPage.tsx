@@ -135,7 +135,7 @@ function useOwn(job: JobUse, { start, end }: Span): Span {
   }, [start, end, began, ended]);
 }
 
-/** What was told of it, and the way to its whole time. */
+/** Whose job it is and how it ended, with a link to the range of its whole life. */
 function About({ job, span }: { readonly job: JobUse; readonly span: Span }) {
   const { pathTo } = useAddress(JOB);
   const told = [...toldOf(job), job.cluster, job.running === true ? "has a GPU now" : null].filter((part) => part !== null);

@@ -47,8 +47,8 @@ pub(super) struct StepUse {
     sums: Option<HoldingSums>,
 }
 
-/// The steps of the job that this is about alone, and what it used of the GPUs of each from the begin of the step to its end. Where their rows
-/// are too many, or away, none is told of and that is missing.
+/// The steps of a job, with what it used of the GPUs of each from the begin of the step to its end. A group of several jobs has none. Where
+/// the rows about steps are too many, or a collector is away, the answer has no step and says what is missing.
 ///
 /// # Errors
 /// When the history fails.

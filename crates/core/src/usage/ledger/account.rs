@@ -66,7 +66,7 @@ struct Slot {
     peaks: Peaks,
     /// The same of the MIG instances, part by part.
     own: Vec<Peaks>,
-    /// What was told last, and up to when it was added up when that was new.
+    /// What was told last, and the `as_of_ns` that it had when it was new.
     told: Option<(HolderUse, i64)>,
 }
 
@@ -75,7 +75,7 @@ struct Slot {
 struct Unobserved {
     hour_ns: i64,
     unseen_ns: i64,
-    /// Up to when it was added up when it was told, in nanoseconds.
+    /// The `as_of_ns` of its row; none: it has not been told.
     told: Option<i64>,
 }
 

@@ -32,7 +32,7 @@ pub(super) struct Line {
     pub(super) used: HolderUse,
     pub(super) peaks: Peaks,
     pub(super) is_news: bool,
-    /// Up to when it was added up when it was last new: a holder that has the GPU no more goes on with it no further.
+    /// Up to when it was added up, as of its last change. So it stays behind once the holder has the GPU no more.
     pub(super) as_of_ns: i64,
 }
 

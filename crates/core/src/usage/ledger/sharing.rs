@@ -19,8 +19,8 @@ pub trait Sharing: fmt::Debug + Send + Sync {
     /// share it in slices of time.
     fn sharers(&self, identity: &Arc<Identity>) -> Vec<Arc<Identity>>;
 
-    /// The part of the GPU that the holder of this identity was given by whoever divides the GPU, above 0, and 1 for all of it; none: nobody
-    /// divides it so, or that is not known. It is asked under a lock, so it waits for no file.
+    /// The part of the GPU that this holder was given: above 0, and 1 for all of it. None: nobody divides the GPU so, or it is not known. It
+    /// is asked under a lock, so it waits for no file.
     fn granted(&self, _identity: &Identity) -> Option<f64> {
         None
     }
