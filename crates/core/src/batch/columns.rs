@@ -20,8 +20,8 @@ pub const TIMESTAMP_COLUMN: &str = "timestamp_ns";
 /// host, so the wire form omits it.
 pub const MONOTONIC_COLUMN: &str = "monotonic_ns";
 
-/// Name of the column that says how long the reading of a row took, microseconds: right to a factor of 1.5, and to two digits where it
-/// has changed by more.
+/// Name of the column that says how long the reading of a row took, microseconds: right to a factor of 1.5, from 100 on, and to two digits
+/// where it took five times as long as the one before.
 pub const READ_US_COLUMN: &str = "read_us";
 
 /// Name of the column with the reason, as that of an absence, for which the reading of a row gave nothing; null: it gave something.

@@ -49,8 +49,13 @@ impl RowTimes {
     }
 }
 
-/// How long readings of a device take, as its rows say it. One that takes about as long as the one before has its number: so the column
-/// is nearly constant and takes next to no bytes, and a reading that slows down shows at once.
+/// A reading that takes so many times as long as the one before has a number of its own: somebody will look for it.
+const SLOWED: i64 = 5;
+/// What usual readings are said to take, times a power of ten, and the end of what each stands for: the geometric mean of it and the next.
+const STEPS: [(i64, i64); 6] = [(100, 122), (150, 173), (200, 245), (300, 387), (500, 592), (700, 837)];
+
+/// How long readings of a device take, as its rows say it. One that takes about as long as the one before has its number, and usual ones
+/// have those of few steps, which devices share: so the column takes few bytes. A reading that slows down shows at once.
 #[derive(Debug, Default)]
 pub(crate) struct ShownReads {
     us: i64,
@@ -61,9 +66,10 @@ impl ShownReads {
     pub(crate) fn next(&mut self, took_ns: i64) -> i64 {
         let us = took_ns / 1_000;
         // Between two thirds of it and half as much more.
-        let is_alike = 3 * us >= 2 * self.us && 2 * us <= 3 * self.us;
+        let is_alike = self.us > 0 && 3 * us >= 2 * self.us && 2 * us <= 3 * self.us;
         if !is_alike {
-            self.us = two_digits(us);
+            let has_slowed = self.us > 0 && us >= SLOWED * self.us;
+            self.us = if has_slowed { two_digits(us) } else { step(us) };
         }
         self.us
     }
@@ -261,6 +267,16 @@ impl RowHead {
     }
 }
 
+/// The step that is nearest to a duration in microseconds, from 100 on: less than that says nothing of a device.
+fn step(us: i64) -> i64 {
+    let mut unit = 1;
+    while us / unit >= 1_000 {
+        unit *= 10;
+    }
+    let nearest = STEPS.iter().find(|(_, end)| us / unit < *end);
+    nearest.map_or(1_000, |(step, _)| *step) * unit
+}
+
 /// A number with its first two digits alone: what is behind them is noise.
 fn two_digits(number: i64) -> i64 {
     let mut unit = 1;
@@ -272,14 +288,34 @@ fn two_digits(number: i64) -> i64 {
 
 #[cfg(test)]
 mod tests {
-    use super::{ShownReads, two_digits};
+    use super::{ShownReads, step, two_digits};
 
     #[test]
     fn readings_that_take_about_as_long_have_one_number() {
         let mut shown = ShownReads::default();
-        let took_us = [0, 312, 330, 250, 460, 480, 41_300, 39_000, 305];
+        let took_us = [0, 312, 330, 250, 440, 460, 41_300, 39_000, 305, 12];
         let said = took_us.map(|us| shown.next(us * 1_000));
-        assert_eq!(said, [0, 310, 310, 310, 310, 480, 41_000, 41_000, 310]);
+        assert_eq!(said, [100, 300, 300, 300, 300, 500, 41_000, 41_000, 300, 100]);
+    }
+
+    #[test]
+    fn usual_readings_of_devices_alike_have_the_same_number() {
+        let first = |us: i64| ShownReads::default().next(us * 1_000);
+        assert_eq!([262, 281, 312, 340, 380].map(first), [300; 5]);
+        assert_eq!([8, 20, 45, 90, 110].map(first), [100; 5]);
+    }
+
+    #[test]
+    fn a_duration_is_said_to_a_factor_of_one_and_a_half() {
+        for us in 67..100_000 {
+            let said = step(us);
+            assert!(2 * said <= 3 * us && 2 * us <= 3 * said, "{us} is said to be {said}");
+        }
+        let cases =
+            [(0, 100), (121, 100), (122, 150), (836, 700), (837, 1_000), (9_999, 10_000), (21_500, 20_000)];
+        for (read, said) in cases {
+            assert_eq!(step(read), said, "{read}");
+        }
     }
 
     #[test]
