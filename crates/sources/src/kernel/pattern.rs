@@ -17,7 +17,9 @@ struct LinePattern {
 }
 
 const AMD: &[&str] = &["amdgpu @", "amdgpu: ", "[drm:amdgpu"];
-/// Drivers of bridges and of GPUs, as they speak of their device on the bus.
+/// Drivers of GPUs, as they speak of their device on the bus.
+const DRIVERS: &[&str] = &["nvidia @", "amdgpu @"];
+/// These, and drivers of bridges.
 const BUS: &[&str] = &["pcieport @", "pciehp @", "pci @", "nvidia @", "amdgpu @"];
 const MACHINE: &[&str] = &["mce: [Hardware Error]", "[Hardware Error]", "{", "EDAC "];
 const KILLED: &[&str] = &["Out of memory: Kill", "Memory cgroup out of memory: Kill", "oom-kill:constraint="];
@@ -25,7 +27,14 @@ const KILLED: &[&str] = &["Out of memory: Kill", "Memory cgroup out of memory: K
 /// The first that fits counts.
 const PATTERNS: &[LinePattern] = &[
     grave(KernelKind::Xid, &["NVRM: Xid ("], &[]),
-    grave(KernelKind::Lost, &["NVRM: GPU @", "NVRM: The NVIDIA GPU @"], &["fallen off the bus"]),
+    grave(
+        KernelKind::Lost,
+        &["NVRM: GPU @", "NVRM: GPU at @", "NVRM: The NVIDIA GPU @"],
+        &["fallen off the bus"],
+    ),
+    grave(KernelKind::Lost, AMD, &["device lost from bus"]),
+    // The kernel cannot wake it, as nothing answers on the bus.
+    grave(KernelKind::Lost, DRIVERS, &["change power state", "inaccessible"]),
     grave(KernelKind::Ras, AMD, &["uncorrectable hardware error("]),
     // Without "new" it is a count since the driver's start, which is written again whenever somebody reads it.
     grave(KernelKind::Ras, AMD, &["new uncorrectable hardware errors detected"]),
@@ -38,6 +47,7 @@ const PATTERNS: &[LinePattern] = &[
     grave(KernelKind::Timeout, AMD, &["ring ", " timeout"]),
     grave(KernelKind::Reset, AMD, &["GPU reset begin"]),
     grave(KernelKind::Reset, AMD, &["reset", "failed"]),
+    grave(KernelKind::Reset, AMD, &["GPU reset end with ret = -"]),
     mild(KernelKind::Reset, AMD, &["reset"]),
     grave(KernelKind::Aer, BUS, &["PCIe Bus Error: severity=Uncorrect"]),
     grave(KernelKind::Aer, BUS, &["DPC: containment event"]),
