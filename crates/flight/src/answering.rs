@@ -17,10 +17,9 @@ use crate::folder::{FlightFolder, IncidentState};
 use crate::incident::{FlightIncident, FlightSpan};
 use crate::job_window::{GPU_LEN_MAX, LEN_MAX, len_max};
 use crate::place;
-use crate::ring;
+use crate::ring::{self, undisturbed};
 use crate::tables::IncidentRows;
 use crate::trigger::FlightTrigger;
-use crate::writing::undisturbed;
 
 /// Rows of GPUs in pieces, as they are sent.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

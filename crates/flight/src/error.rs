@@ -63,6 +63,15 @@ pub enum FlightError {
         /// The name that was given.
         id: String,
     },
+    /// The incident has begun, and no file is there yet.
+    #[error(
+        "{id} is not written yet: look again when its time is over; if its agent has ended, the next one writes it, and \
+         `gpuvitals flight dump` what the ring has"
+    )]
+    Begun {
+        /// The name that was given.
+        id: String,
+    },
     /// The directory holds no ring.
     #[error("{}: no agent has a ring there; name the directory of its flight.dir", path.display())]
     NoRing {

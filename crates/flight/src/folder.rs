@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use gpuvitals_core::{causes, time};
-use gpuvitals_log::open_file;
+use gpuvitals_log::{open_file, read_beside};
 use rustix::fs::{Mode, OFlags, open, openat};
 use rustix::io::Errno;
 use serde_json::Value;
@@ -16,6 +16,7 @@ use crate::archive::BundlePart;
 use crate::error::FlightError;
 use crate::incident::{FlightIncident, INCIDENT_SCHEMA};
 use crate::place;
+use crate::ring::{self, RingTrigger};
 use crate::trigger::{DUMP, FlightTrigger};
 
 /// What a folder is called until it is whole.
@@ -58,6 +59,8 @@ pub enum IncidentState {
     Whole(Box<FlightIncident>),
     /// It is being written, or its writer was killed.
     Torn,
+    /// It has begun by this trigger: its time is not over, or its agent has ended. The next agent writes it.
+    Begun(Box<FlightTrigger>),
     /// Its `incident.json` cannot be read.
     Unreadable(FlightError),
 }
@@ -128,6 +131,8 @@ impl FlightFolder {
             Ok(folder)
         } else if is_folder(&self.incidents.join(format!("{id}{PART}"))) {
             Err(FlightError::Torn { id: id.to_owned() })
+        } else if self.begun().is_ok_and(|begun| begun.iter().any(|it| it.id == id)) {
+            Err(FlightError::Begun { id: id.to_owned() })
         } else {
             Err(FlightError::Unknown { id: id.to_owned() })
         }
@@ -156,6 +161,32 @@ impl FlightFolder {
         }
         found.sort_by(|one, other| one.id.cmp(&other.id));
         Ok(found)
+    }
+
+    /// As [`FlightFolder::list`], with those that have begun and are not written yet, of which the ring alone knows.
+    ///
+    /// # Errors
+    /// As [`FlightFolder::list`]. If the ring cannot be read, the others are listed, and the log says so.
+    pub fn list_begun(&self) -> Result<Vec<IncidentEntry>, FlightError> {
+        // Before the folders: what is written meanwhile is among these.
+        let begun = self.begun().unwrap_or_else(|error| {
+            tracing::warn!(error = causes(&error), "incidents that are not written yet are not listed");
+            Vec::new()
+        });
+        let mut found = self.list()?;
+        for RingTrigger { id, trigger } in begun {
+            if is_stamped(&id) && found.iter().all(|entry| entry.id != id) {
+                found.push(IncidentEntry { id, bytes: 0, state: IncidentState::Begun(Box::new(trigger)) });
+            }
+        }
+        found.sort_by(|one, other| one.id.cmp(&other.id));
+        Ok(found)
+    }
+
+    /// The triggers of incidents that the ring has as not written.
+    fn begun(&self) -> Result<Vec<RingTrigger>, FlightError> {
+        let ring = place::ring(&self.directory);
+        if ring.is_dir() { ring::undisturbed(|| ring::pending(read_beside(&ring)?)) } else { Ok(Vec::new()) }
     }
 
     fn entry(&self, name: &str) -> Option<IncidentEntry> {

@@ -9,6 +9,8 @@ use crate::trigger::FlightTrigger;
 
 /// The schema of `incident.json` that this version writes.
 pub const INCIDENT_SCHEMA: u64 = 1;
+/// Other triggers that an incident names; further ones are counted.
+pub(crate) const OTHERS_MAX: usize = 32;
 
 /// What `incident.json` says of an incident.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

@@ -39,6 +39,8 @@ const LINES: u8 = 19;
 const TIMES_LEN: usize = 16;
 /// Most lines in a record; one is at most 1 KiB, some more as JSON.
 const LINES_MAX: usize = 64;
+/// Tries to read a ring whose agent removes old rows meanwhile.
+const TRIES: u32 = 3;
 
 /// A trigger of the ring, with the id of the incident that it begins.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -93,13 +95,11 @@ impl Ring {
             let segment = record.place.segment();
             match record.kind {
                 TRIGGER => {
-                    let Ok(trigger) = serde_json::from_slice::<RingTrigger>(&record.payload) else {
-                        continue;
-                    };
-                    note(&mut newest, segment, trigger.trigger.at_ns);
-                    before.pending.push(trigger);
+                    follow(&mut before.pending, &record);
+                    let at_ns = before.pending.last().map_or(i64::MIN, |begun| begun.trigger.at_ns);
+                    note(&mut newest, segment, at_ns);
                 }
-                WRITTEN => before.pending.retain(|waiting| waiting.id.as_bytes() != &*record.payload),
+                WRITTEN => follow(&mut before.pending, &record),
                 ENDED => before.cut_ns = None,
                 _ => {
                     // Rows, and what lies beside them: they begin with their times.
@@ -226,6 +226,38 @@ impl Ring {
 fn note(newest: &mut BTreeMap<u64, i64>, segment: u64, last_ns: i64) {
     let known = newest.entry(segment).or_insert(last_ns);
     *known = last_ns.max(*known);
+}
+
+/// Keeps the triggers whose incident is not written up to date with a record.
+fn follow(pending: &mut Vec<RingTrigger>, record: &Record) {
+    match record.kind {
+        TRIGGER => pending.extend(serde_json::from_slice::<RingTrigger>(&record.payload).ok()),
+        WRITTEN => pending.retain(|waiting| waiting.id.as_bytes() != &*record.payload),
+        _ => {}
+    }
+}
+
+/// The triggers of a ring whose incident is not written.
+///
+/// # Errors
+/// If it cannot be read.
+pub(crate) fn pending(recovery: Recovery) -> Result<Vec<RingTrigger>, FlightError> {
+    let mut pending = Vec::new();
+    for record in recovery {
+        follow(&mut pending, &record?);
+    }
+    Ok(pending)
+}
+
+/// What comes of reading a ring, again if its agent removes old rows meanwhile.
+pub(crate) fn undisturbed<T>(mut read: impl FnMut() -> Result<T, FlightError>) -> Result<T, FlightError> {
+    let mut tries = 1;
+    loop {
+        match read() {
+            Err(error) if error.is_moved_on() && tries < TRIES => tries += 1,
+            outcome => return outcome,
+        }
+    }
 }
 
 /// Whether it holds rows of a table.

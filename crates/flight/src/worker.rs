@@ -17,7 +17,7 @@ use crate::boot::{self, boot_id};
 use crate::early::EarlyIncident;
 use crate::error::FlightError;
 use crate::folder::{FlightFolder, IncidentState};
-use crate::incident::FlightIncident;
+use crate::incident::{FlightIncident, OTHERS_MAX};
 use crate::line::FlightLine;
 use crate::place::FlightPlace;
 use crate::reads;
@@ -36,8 +36,6 @@ const SETTLE_NS: i64 = SECOND_NS + SECOND_NS / 4;
 const LEAD_NS: i64 = 15 * SECOND_NS;
 /// Triggers within this time after the first are its incident's.
 const JOIN_NS: i64 = MINUTE_NS;
-/// Other triggers that an incident names; further ones are counted.
-const OTHERS_MAX: usize = 32;
 /// Lines of the kernel that wait; of more the newest are lost.
 const LINES_MAX: usize = 4_096;
 /// Causes that are remembered; a node has fewer.

@@ -10,16 +10,13 @@ use crate::boot;
 use crate::error::FlightError;
 use crate::filling::Filling;
 use crate::folder::{FlightFolder, PART};
-use crate::incident::{FlightIncident, FlightSpan};
+use crate::incident::{FlightIncident, FlightSpan, OTHERS_MAX};
 use crate::order::Order;
 use crate::owner::as_owner;
 use crate::place;
-use crate::ring;
+use crate::ring::{self, undisturbed};
 use crate::tables::IncidentFiles;
 use crate::trigger::{DUMP, FlightTrigger};
-
-/// Tries to read a ring whose agent removes old rows meanwhile.
-const TRIES: u32 = 3;
 
 /// Who asks for a dump, and how much is to be in it.
 #[derive(Debug, Clone)]
@@ -36,8 +33,9 @@ pub struct DumpTerms {
     pub files: IncidentFiles,
 }
 
-/// Makes an incident from what a ring has now. The agent whose ring it is goes on, if there is one; it removes the incident some day,
-/// so root writes it as the owner of the directory.
+/// Makes an incident from what a ring has now, with the triggers of incidents that are not written: of a dead agent nobody else tells
+/// of them. The agent whose ring it is goes on, if there is one; it removes the incident some day, so root writes it as the owner of
+/// the directory.
 ///
 /// # Errors
 /// If there is no ring, root cannot become the owner of the directory, or the incident cannot be written.
@@ -56,16 +54,24 @@ fn dump_here(terms: DumpTerms) -> Result<FlightIncident, FlightError> {
     let newest = undisturbed(|| ring::newest_row(read_beside(&place::ring(&directory))?))?;
     let (newest_ns, of_rows) = newest.unwrap_or((now_ns, None));
     let to_ns = newest_ns.min(now_ns);
+    let from_ns = to_ns.saturating_sub(back_ns);
     let boot_id = boot::noted(&directory).unwrap_or_else(boot::boot_id);
+    let begun = undisturbed(|| ring::pending(read_beside(&place::ring(&directory))?))?;
+    // What a gateway asked for is known by the incident that it begins, not by this one.
+    let is_named = |trigger: &FlightTrigger| !trigger.is_of_job() && trigger.at_ns >= from_ns;
+    let mut others: Vec<FlightTrigger> =
+        begun.into_iter().map(|begun| begun.trigger).filter(is_named).collect();
+    let triggers = 1 + others.len() as u64;
+    others.truncate(OTHERS_MAX);
     let order = Order {
         id: FlightFolder::of(&directory).free_id(DUMP, now_ns),
         directory,
         node: of_rows.unwrap_or(node),
         boot_id,
         trigger: FlightTrigger::of_node(DUMP, "somebody asked for it with gpuvitals flight dump", now_ns),
-        others: Vec::new(),
-        triggers: 1,
-        asked: FlightSpan { from_ns: to_ns.saturating_sub(back_ns), to_ns },
+        others,
+        triggers,
+        asked: FlightSpan { from_ns, to_ns },
         rows_lost: None,
         keep: None,
         kernel_log: "of the agent, if it reads one".to_owned(),
@@ -135,15 +141,4 @@ fn begun(order: &Order, part: &Path) -> Result<Filling, FlightError> {
     filling.go_on()?;
     filling.settle()?;
     Ok(filling)
-}
-
-/// What comes of reading a ring, again if its agent removes old rows meanwhile.
-pub(crate) fn undisturbed<T>(mut read: impl FnMut() -> Result<T, FlightError>) -> Result<T, FlightError> {
-    let mut tries = 1;
-    loop {
-        match read() {
-            Err(error) if error.is_moved_on() && tries < TRIES => tries += 1,
-            outcome => return outcome,
-        }
-    }
 }

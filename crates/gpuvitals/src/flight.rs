@@ -12,6 +12,7 @@ use gpuvitals_core::time::{self, MINUTE_NS, SECOND_NS};
 use gpuvitals_flight::{
     DumpTerms, FlightFolder, FlightIncident, FlightTrigger, IncidentEntry, IncidentState,
 };
+use serde::Serialize;
 use serde_json::{Value, json};
 
 use crate::agent::STATE_DIRECTORY;
@@ -76,7 +77,7 @@ pub(crate) fn run(command: &FlightCommand, config: &Config) -> Result<(), Failur
     let folder = || directory(config).map(|directory| FlightFolder::of(&directory));
     match &command.command {
         FlightDeed::List { json } => {
-            let entries = folder()?.list().map_err(failure)?;
+            let entries = folder()?.list_begun().map_err(failure)?;
             print(&if *json { list_json(&entries)? } else { list(&entries) })
         }
         FlightDeed::Show { id, json } => {
@@ -114,8 +115,8 @@ fn dump(directory: PathBuf, config: &Config) -> Result<(), Failure> {
     print(&shown(&incident, &path))
 }
 
-fn value_of(incident: &FlightIncident) -> Result<Value, Failure> {
-    serde_json::to_value(incident).map_err(|error| Failure::caused(Exit::Bug, "cannot write JSON", error))
+fn value_of(part: &impl Serialize) -> Result<Value, Failure> {
+    serde_json::to_value(part).map_err(|error| Failure::caused(Exit::Bug, "cannot write JSON", error))
 }
 
 /// What can be said of an incident in a line.
@@ -123,6 +124,10 @@ fn state(entry: &IncidentEntry) -> String {
     match &entry.state {
         IncidentState::Whole(incident) => safe(&incident.sentence()),
         IncidentState::Torn => "torn: it is being written, or its writer was killed".to_owned(),
+        IncidentState::Begun(trigger) => {
+            let end = "to be written when its time is over, or by the next agent";
+            safe(&format!("begun by {} {}; {end}", trigger.kind, told(trigger)))
+        }
         IncidentState::Unreadable(error) => safe(&format!("unreadable: {}", gpuvitals_core::causes(error))),
     }
 }
@@ -144,14 +149,27 @@ fn mebibytes(bytes: u64) -> String {
 
 fn list_json(entries: &[IncidentEntry]) -> Result<String, Failure> {
     let row = |entry: &IncidentEntry| -> Result<Value, Failure> {
-        let (word, incident) = match &entry.state {
-            IncidentState::Whole(incident) => ("whole", Some(value_of(incident)?)),
-            IncidentState::Torn => ("torn", None),
-            IncidentState::Unreadable(_) => ("unreadable", None),
+        let (word, incident, trigger) = match &entry.state {
+            IncidentState::Whole(incident) => ("whole", Some(value_of(incident)?), None),
+            IncidentState::Torn => ("torn", None, None),
+            IncidentState::Begun(trigger) => ("begun", None, Some(value_of(trigger)?)),
+            IncidentState::Unreadable(_) => ("unreadable", None, None),
         };
-        Ok(json!({"id": entry.id, "bytes": entry.bytes, "state": word, "incident": incident}))
+        Ok(json!({
+            "id": entry.id,
+            "bytes": entry.bytes,
+            "state": word,
+            "incident": incident,
+            "begun": trigger,
+        }))
     };
     pretty(&Value::Array(entries.iter().map(row).collect::<Result<_, _>>()?))
+}
+
+/// What a trigger tells: when, of which GPU, what.
+fn told(trigger: &FlightTrigger) -> String {
+    let gpu = trigger.gpu.as_ref().map_or_else(String::new, |gpu| format!("{gpu}: "));
+    format!("{} {gpu}{}", time::format(trigger.at_ns), trigger.detail)
 }
 
 /// An incident for people: a sentence, then what it has.
@@ -180,12 +198,8 @@ fn shown(incident: &FlightIncident, path: &Path) -> String {
         vec!["version".to_owned(), incident.version.clone()],
         vec!["other nodes".to_owned(), format!("clock offset {}", incident.offset)],
     ];
-    let of_gpu = |trigger: &FlightTrigger| {
-        let gpu = trigger.gpu.as_ref().map_or_else(String::new, |gpu| format!("{gpu}: "));
-        let words = format!("{} {gpu}{}", time::format(trigger.at_ns), trigger.detail);
-        vec![trigger.kind.clone(), words]
-    };
-    facts.extend(incident.others.iter().map(of_gpu));
+    let other = |trigger: &FlightTrigger| vec![trigger.kind.clone(), told(trigger)];
+    facts.extend(incident.others.iter().map(other));
     let error = |error: &gpuvitals_flight::ReadError| {
         let words = format!("{} of {}: {} rows {}", error.metric, error.gpu, error.count, error.reason);
         vec!["not read".to_owned(), words]

@@ -32,7 +32,7 @@ impl IncidentTable for NoRows {
     }
 }
 
-const NO_FILES: IncidentFiles =
+pub(crate) const NO_FILES: IncidentFiles =
     IncidentFiles { begin: |_, _| Ok(Box::new(NoRows)), read: |_| Ok(Box::new(std::iter::empty())) };
 
 /// Has a recorder that keeps two incidents write one, of what is done with it.

@@ -2,4 +2,5 @@
 #![expect(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by panicking")]
 
 mod asked;
+mod begun;
 mod jobs;

@@ -14,6 +14,7 @@ pub(super) fn failure(error: FlightError) -> Failure {
         }
         FlightError::Unknown { .. }
         | FlightError::Torn { .. }
+        | FlightError::Begun { .. }
         | FlightError::NoRing { .. }
         | FlightError::BundleName { .. }
         | FlightError::BundleLength { .. } => Failure::new(Exit::Usage, error.to_string()),

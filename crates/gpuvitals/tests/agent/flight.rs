@@ -102,12 +102,20 @@ fn an_incident_that_a_kill_cut_off_is_written_by_the_next_agent() {
     agent.logged("the flight recorder keeps an incident");
     agent.until("the trigger", |text| value(text, "gpuvitals_flight_triggers_total ") == Some(1.0));
     agent.process.kill();
-    assert!(incidents(&directory).is_empty());
+    // Whoever mounts the disk of a node that does not come back sees what had happened.
+    let listed: Value = serde_json::from_str(&flight(&directory, &["list", "--json"])).unwrap();
+    let [begun] = &listed.as_array().unwrap()[..] else { panic!("{listed}") };
+    assert_eq!((&begun["state"], &begun["incident"]), (&"begun".into(), &Value::Null), "{begun}");
+    assert_eq!(begun["begun"]["kind"], "signal", "{begun}");
+    let said = flight(&directory, &["list"]);
+    assert!(said.contains("Z SIGUSR1 asked for it; to be written"), "{said}");
     let agent = node.agent_in(&place, &[("GPUVITALS_FLIGHT_AFTER", "1s")]);
     agent.logged("an incident goes on");
     agent.logged("an incident is written");
     assert_eq!(agent.terminate(), Some(0));
-    assert_eq!(incidents(&directory).len(), 1);
+    let found = incidents(&directory);
+    let [incident] = &found[..] else { panic!("{found:?}") };
+    assert_eq!(incident["id"], begun["id"]);
 }
 
 #[test]
