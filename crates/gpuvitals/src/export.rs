@@ -92,11 +92,19 @@ fn rows(flags: &ExportFlags, table: Table, out: &mut BufWriter<&File>) -> Result
         Ok::<_, Failure>(of_table.map(|batch| batch.map_err(unreadable)))
     };
     let mut metrics: BTreeSet<MetricId> = BTreeSet::new();
+    // Those that only some recordings have, as incidents of the flight recorder.
+    let mut unknown: BTreeSet<String> = BTreeSet::new();
     for batch in batches()? {
-        metrics.extend(batch?.metrics().map(|(id, _)| id));
+        let batch = batch?;
+        metrics.extend(batch.metrics().map(|(id, _)| id));
+        let extras = batch.extras().map(|(name, _)| name);
+        unknown.extend(extras.filter(|name| table.column(name).is_none()).map(str::to_owned));
     }
     let own = table.columns().iter().map(|column| column.name);
-    let mut writer = WideWriter::with_metrics(out, metrics).and_columns([MONOTONIC_COLUMN]).and_columns(own);
+    let mut writer = WideWriter::with_metrics(out, metrics)
+        .and_columns([MONOTONIC_COLUMN])
+        .and_columns(own)
+        .and_columns(unknown);
     let mut count = 0;
     for batch in batches()? {
         let batch = batch?;

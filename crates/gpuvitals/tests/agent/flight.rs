@@ -184,4 +184,13 @@ fn a_threshold_keeps_an_incident_of_its_gpu() {
     assert_eq!(incident["trigger"]["kind"], "threshold");
     assert_eq!(incident["trigger"]["rule"], rule);
     assert_eq!(incident["triggers"], 2, "both GPUs are warm, and each says so once");
+
+    // It is a recording for other programs, too, with the columns that only an incident has.
+    let folder = directory.join("incidents").join(incident["id"].as_str().unwrap());
+    let rows = node.path("rows.csv");
+    let mut export = gpuvitals!();
+    let output = export.arg("export").arg(&folder).args(["--csv", "-o"]).arg(&rows).finished().unwrap();
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
+    let text = std::fs::read_to_string(&rows).unwrap();
+    assert!(text.lines().next().unwrap().ends_with(",read_us"), "{text}");
 }

@@ -67,7 +67,7 @@ impl<W: Write> WideWriter<W> {
     }
 
     /// With these unknown columns in the header as well.
-    pub fn and_columns(mut self, names: impl IntoIterator<Item = &'static str>) -> Self {
+    pub fn and_columns(mut self, names: impl IntoIterator<Item = impl Into<Arc<str>>>) -> Self {
         self.columns.extend(names.into_iter().map(|name| WrittenColumn::Extra(name.into())));
         self
     }
