@@ -324,6 +324,7 @@ fn with_steps(answer: &Value) -> String {
         shown += 1;
         heading(&mut out, finding);
         evidence(&mut out, finding);
+        incidents(&mut out, finding);
         if let Some(looked_after) = looked_after(finding) {
             line(&mut out, &format!("  {looked_after}"));
         }
@@ -356,6 +357,27 @@ fn heading(out: &mut String, finding: &Value) {
 fn evidence(out: &mut String, of: &Value) {
     for value in entries(of, "evidence") {
         line(out, &format!("    {}", text(&value["text"])));
+    }
+}
+
+/// The incidents of jobs that a finding caused, and how to get them.
+fn incidents(out: &mut String, finding: &Value) {
+    for incident in entries(finding, "incidents") {
+        let (id, had) = (text(&incident["id"]), text(&incident["nodes_had"]));
+        let asked = counted(incident["nodes_asked"].as_u64().unwrap_or(0), "node");
+        let first = &incident["first"];
+        let doubt =
+            first["doubt"].as_str().map_or_else(String::new, |_| format!(", {}", text(&first["doubt"])));
+        let why = first["why"].as_str().map_or_else(String::new, |_| {
+            let [gpu, node, why] = ["gpu", "hostname", "why"].map(|key| text(&first[key]));
+            format!("; first {gpu} on {node}: {why}{doubt}")
+        });
+        line(
+            out,
+            &format!(
+                "  incident {id}: rows of {had} of {asked}{why}; all of it: gpuvitals flight fetch {id}"
+            ),
+        );
     }
 }
 
@@ -425,6 +447,30 @@ mod tests {
             steps.contains("8 GPUs concerned, job 7 of kim, 8.0 GPU hours an hour for nothing"),
             "{steps}"
         );
+    }
+
+    #[test]
+    fn the_steps_of_a_finding_name_its_incidents_and_how_to_get_them() {
+        let first =
+            json!({"gpu": "GPU-1", "hostname": "n2", "why": "it gave no value after that", "doubt": null});
+        let of = |first: &Value| {
+            let incident =
+                json!({"id": "20261130T031459Z-xid", "nodes_asked": 3, "nodes_had": 2, "first": first});
+            with_steps(&json!({"total": 1, "findings": [{
+                "severity": "critical", "kind": "xid", "since": "2026-11-30T03:14:59Z",
+                "subject": {"name": "n1 / GPU 0"}, "sentence": "XID 79", "reach": {"concerned_gpus": 1},
+                "incidents": [incident],
+            }]}))
+        };
+        let end = "all of it: gpuvitals flight fetch 20261130T031459Z-xid\n";
+        let begin = "  incident 20261130T031459Z-xid: rows of 2 of 3 nodes; ";
+        let told = of(&first);
+        assert!(
+            told.contains(&format!("{begin}first GPU-1 on n2: it gave no value after that; {end}")),
+            "{told}"
+        );
+        let unknown = of(&Value::Null);
+        assert!(unknown.contains(&format!("{begin}{end}")), "{unknown}");
     }
 
     #[test]
