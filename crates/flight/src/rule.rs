@@ -157,9 +157,10 @@ impl Words {
 
     fn metric(&mut self) -> Result<MetricId, (usize, String)> {
         let (at, name) = self.next("a metric")?;
-        let id = by_column(&name).filter(|id| id.metric().table == Table::GpuEvents);
-        id.ok_or_else(|| {
-            let near = suggest(&name).map_or_else(String::new, |near| format!("; did you mean {near}?"));
+        let of_gpu = |name: &str| by_column(name).filter(|id| id.metric().table == Table::GpuEvents);
+        of_gpu(&name).ok_or_else(|| {
+            let near = suggest(&name).filter(|near| of_gpu(near).is_some());
+            let near = near.map_or_else(String::new, |near| format!("; did you mean {near}?"));
             (at, format!("{name:?} is no metric of a GPU (`gpuvitals metrics` lists them){near}"))
         })
     }
@@ -247,7 +248,9 @@ mod tests {
         check("power_w > 300 for", 17, "a duration");
         check("power_w > 300 for ever", 18, "no duration");
         check("power_w > 300 for 1s 2s", 21, "does not belong");
-        check("cpu_pct > 300", 0, "no metric of a GPU");
+        check("cpu_pct > 300", 0, "`gpuvitals metrics` lists them)");
+        let of_host = "cpu_pct > 300".parse::<FlightRule>().unwrap_err();
+        assert!(!of_host.why.contains("did you mean"), "{of_host}");
         check("\u{1b}[2J > 3", 1, "no metric of a GPU");
     }
 

@@ -108,7 +108,8 @@ pub fn suggest(name: &str) -> Option<&'static str> {
         })
         .map(|(word, column)| (distance(&wanted, word), column))
         .min_by_key(|(distance, _)| *distance);
-    near.filter(|(distance, _)| *distance <= (wanted.len() / 3).max(1)).map(|(_, column)| column)
+    let most = (wanted.chars().count() / 3).max(1);
+    near.filter(|(distance, _)| *distance <= most).map(|(_, column)| column)
 }
 
 /// A name in lower case with `_` for what separates its words, by which names are compared.

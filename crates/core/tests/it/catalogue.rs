@@ -470,6 +470,7 @@ fn typing_errors_get_a_suggestion() {
         ("MEMORY.USED.MB", Some("memory_used_mb")),
         ("ctx_switch", Some("ctx_switches")),
         ("entirely_else_and_long", None),
+        ("日本語", None),
         ("", None),
     ] {
         assert_eq!(catalogue::suggest(typed), wanted, "{typed}");
