@@ -217,7 +217,11 @@ impl Worker {
         }
         if let Some(cut_ns) = cut_ns.filter(|_| self.open.is_empty()) {
             let detail = "the agent ended without a word: it was killed, it crashed, or the node did";
-            self.trigger(FlightTrigger::of_node("ended", detail, cut_ns), now);
+            let ended = FlightTrigger::of_node("ended", detail, cut_ns);
+            self.trigger(ended.clone(), now);
+            if self.open.is_empty() {
+                self.note_again(ended);
+            }
         }
         self.open.iter_mut().for_each(|open| open.is_from_before = true);
         self.from_before = self.open.len();

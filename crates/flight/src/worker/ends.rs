@@ -9,9 +9,10 @@ use super::{OpenIncident, Worker};
 use crate::early::EarlyIncident;
 use crate::error::FlightError;
 use crate::filling::put_about;
-use crate::folder::FlightFolder;
-use crate::incident::FlightSpan;
+use crate::folder::{FlightFolder, IncidentState};
+use crate::incident::{FlightIncident, FlightSpan, OTHERS_MAX};
 use crate::order::Order;
+use crate::trigger::{Cause, FlightTrigger};
 
 impl Worker {
     /// Whether the ring is read for an incident.
@@ -122,6 +123,28 @@ impl Worker {
         }
     }
 
+    /// Notes a trigger whose cause goes on in the newest incident that has it: the next start knows of it by that alone.
+    pub(super) fn note_again(&self, trigger: FlightTrigger) {
+        let (folder, cause) = (FlightFolder::of(&self.directory), trigger.cause());
+        let newest =
+            folder.list().unwrap_or_default().into_iter().rev().find_map(|entry| match entry.state {
+                IncidentState::Whole(incident) if has(&incident, &cause) => Some(incident),
+                _ => None,
+            });
+        let Some(mut incident) = newest else { return };
+        incident.triggers += 1;
+        incident.others.truncate(OTHERS_MAX - 1);
+        incident.others.push(trigger);
+        let path = folder.path(&incident.id);
+        if let Err(error) = path.and_then(|path| put_about(&path, &incident)) {
+            tracing::warn!(
+                error = causes(&error),
+                id = incident.id,
+                "a trigger that goes on is not in its incident"
+            );
+        }
+    }
+
     /// Ends the first open incident, with the triggers that came after it was written.
     pub(super) fn close(&mut self) {
         let Some(OpenIncident { written: Some(mut incident), others, triggers, .. }) = self.open.pop_front()
@@ -141,4 +164,9 @@ impl Worker {
             );
         }
     }
+}
+
+/// Whether an incident has a trigger of a cause.
+fn has(incident: &FlightIncident, cause: &Cause) -> bool {
+    std::iter::once(&incident.trigger).chain(&incident.others).any(|trigger| trigger.cause() == *cause)
 }

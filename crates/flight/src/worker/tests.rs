@@ -298,6 +298,20 @@ fn what_was_before_a_crash_is_an_incident_however_late_the_restart() {
 }
 
 #[test]
+fn an_agent_that_is_killed_again_and_again_has_one_incident() {
+    let folder = tempfile::tempdir().unwrap();
+    for begin in (0..15).map(|start| 120 * start) {
+        let mut worker = open(folder.path(), begin);
+        sample(&mut worker, begin..begin + 100, 0);
+        worker.take_written();
+    }
+    open(folder.path(), 1_800).finish(at(1_800));
+    let found = incidents(folder.path());
+    let [incident] = &found[..] else { panic!("{found:?}") };
+    assert_eq!((incident.trigger.kind.as_str(), incident.triggers), ("ended", 15));
+}
+
+#[test]
 fn an_incident_that_was_begun_before_a_crash_has_its_rows_however_late_the_restart() {
     let folder = tempfile::tempdir().unwrap();
     let mut worker = open(folder.path(), 0);
