@@ -95,7 +95,8 @@ fn path_of(folder: &str, name: &str) -> String {
 /// If there is a file of the archive's name, or a part has no name or length for an archive.
 pub fn check_bundle(target: &Path, folder: &str, parts: &[BundlePart]) -> Result<(), FlightError> {
     if fs::symlink_metadata(target).is_ok() {
-        return Err(FlightError::io("create", target)(io::ErrorKind::AlreadyExists.into()));
+        let taken = io::Error::new(io::ErrorKind::AlreadyExists, "it is there already; name another file");
+        return Err(FlightError::io("create", target)(taken));
     }
     let mut listed = Vec::new();
     for part in parts {
@@ -229,7 +230,8 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let target = folder.path().join("a.tar");
         fs::write(&target, "mine").unwrap();
-        assert!(check_bundle(&target, "id", &[]).is_err());
+        let taken = gpuvitals_core::causes(&check_bundle(&target, "id", &[]).unwrap_err());
+        assert!(taken.ends_with("it is there already; name another file"), "{taken}");
         assert!(bundle(&target, "id", &[text("a", 1)]).is_err());
         assert_eq!(fs::read(&target).unwrap(), b"mine");
         fs::remove_file(&target).unwrap();
