@@ -51,6 +51,11 @@ pub trait StatusView: Send + Sync {
     fn recorded_after(&self) -> Option<Duration> {
         None
     }
+    /// The instant of the newest row of a recording that this process has read to its end, nanoseconds UTC since 1970: the history may
+    /// have newer rows of something else. None: it is the newest row of the history.
+    fn recorded_until(&self) -> Option<i64> {
+        None
+    }
     /// The clusters whose nodes are read from outside, in the order of the configuration.
     fn clusters(&self) -> Vec<Arc<ClusterView>> {
         Vec::new()
@@ -310,8 +315,8 @@ impl Api {
         Ok(Ready { body, head, made, version: now.version, until_ns })
     }
 
-    /// The instants of the first and the newest row, nanoseconds UTC since 1970, if the rows are a recording; none: more come, or there is
-    /// none.
+    /// The instants of the first row and of the last of a recording, nanoseconds UTC since 1970, if no more rows come; none: more come, or
+    /// there is none.
     async fn recording(&self) -> Option<(i64, i64)> {
         let ApiState { config, history, status, .. } = self.0.as_ref();
         let after = status.recorded_after()?.max(config.stale_after);
@@ -320,10 +325,12 @@ impl Api {
         let newest_ns = fleet.gpus.iter().map(|gpu| gpu.last_seen_ns).max()?;
         let age_ns = config.clock.now_ns().saturating_sub(newest_ns);
         let is_over = age_ns > i64::try_from(after.as_nanos()).unwrap_or(i64::MAX);
-        is_over.then_some((first_ns, newest_ns))
+        // What was read here to its end is what a person wants to see, although the store had newer rows before.
+        let end_ns = status.recorded_until().map_or(newest_ns, |until_ns| until_ns.min(newest_ns));
+        is_over.then_some((first_ns, end_ns))
     }
 
-    /// The instant of the newest row, nanoseconds UTC since 1970, if the rows are a recording; none: more come, or there is none.
+    /// The instant of the last row of a recording, nanoseconds UTC since 1970, if no more rows come; none: more come, or there is none.
     pub(crate) async fn end_of_recording(&self) -> Option<i64> {
         self.recording().await.map(|(_, end_ns)| end_ns)
     }

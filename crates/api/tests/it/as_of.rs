@@ -145,6 +145,30 @@ async fn at_the_end_of_a_recording_what_is_true_of_a_gpu_from_its_first_row_on_i
 }
 
 #[tokio::test]
+async fn a_recording_ends_with_its_own_last_row_although_the_history_has_newer_ones() {
+    let world = judging().await;
+    *world.parts.recorded_after.lock().unwrap() = Some(Duration::ZERO);
+    let hot: &[(&str, f64)] = &[("throttle_reasons", 32.0)];
+    let busy: &[(&str, f64)] = &[("utilization_pct", 50.0)];
+    let [recorded, other] = [("GPU-a", "n1"), ("GPU-b", "n2")].map(|(key, node)| gpu(key, node, 0, H100));
+    world.append(rows(&[(recorded.clone(), 603, hot), (recorded, 600, hot)])).await;
+    world.append(rows(&[(other.clone(), 200, busy)])).await;
+    let (end, newest) = ("2026-11-20T15:50:00Z", "2026-11-20T15:56:40Z");
+    let end_ns = now_ns() - 600 * SECOND_NS;
+    // A row of it that was not stored is no end.
+    for (until_ns, told) in [(None, newest), (Some(end_ns), end), (Some(now_ns()), newest)] {
+        *world.parts.recorded_until.lock().unwrap() = until_ns;
+        assert_eq!(world.ok("/health").await["recording_end"], told, "{until_ns:?}");
+    }
+    *world.parts.recorded_until.lock().unwrap() = Some(end_ns);
+    let list = world.ok(&format!("/api/v1/analysis/findings?at={end}")).await;
+    assert_eq!(ids(&list), ["software_thermal_slowdown:GPU-a"]);
+    // While something else still reports, the fleet is that of now.
+    world.append(rows(&[(other, 5, busy)])).await;
+    assert_eq!(world.ok("/health").await["recording_end"], Value::Null);
+}
+
+#[tokio::test]
 async fn no_row_tells_that_a_recording_fell_silent() {
     let busy: &[(&str, f64)] = &[("utilization_pct", 50.0)];
     for (recorded_after, is_told) in [(None, true), (Some(Duration::ZERO), false)] {

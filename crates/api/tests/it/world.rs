@@ -39,6 +39,8 @@ pub(crate) struct Parts {
     pub(crate) clusters: Mutex<Vec<Arc<ClusterView>>>,
     /// Age of the newest row from which all rows are a recording.
     pub(crate) recorded_after: Mutex<Option<Duration>>,
+    /// The newest row of a recording that was read to its end.
+    pub(crate) recorded_until: Mutex<Option<i64>>,
     more_collectors: Mutex<Vec<Peer>>,
 }
 
@@ -70,6 +72,10 @@ impl StatusView for Parts {
 
     fn recorded_after(&self) -> Option<Duration> {
         *self.recorded_after.lock().unwrap()
+    }
+
+    fn recorded_until(&self) -> Option<i64> {
+        *self.recorded_until.lock().unwrap()
     }
 
     fn source(&self) -> serde_json::Value {
@@ -123,6 +129,7 @@ impl World {
             breaks: Mutex::new(false),
             clusters: Mutex::default(),
             recorded_after: Mutex::default(),
+            recorded_until: Mutex::default(),
             more_collectors: Mutex::default(),
         });
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();

@@ -1,6 +1,6 @@
 //! Counts of a pipe.
 
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -61,6 +61,8 @@ pub(crate) struct Progress {
     /// Rows read that were not sent.
     left: AtomicU64,
     latency: Histogram,
+    /// The instant of the newest of these rows; the smallest number: there was none yet.
+    newest_ns: AtomicI64,
     has_ended: AtomicBool,
     source: Mutex<SourceCounts>,
     queue: Mutex<Health>,
@@ -88,6 +90,7 @@ impl Progress {
             retries: AtomicU64::new(0),
             left: AtomicU64::new(0),
             latency: Histogram::default(),
+            newest_ns: AtomicI64::new(i64::MIN),
             has_ended: AtomicBool::new(false),
             source: Mutex::default(),
             queue: Mutex::new(Health::healthy(clock::now_ns())),
@@ -118,6 +121,11 @@ impl Progress {
         queue.observe(Status::Degraded, format!("the queue takes no rows: {reason}"), clock::now_ns());
     }
 
+    /// The queue has rows up to this instant, nanoseconds UTC since 1970.
+    pub(super) fn reached(&self, newest_ns: i64) {
+        self.newest_ns.fetch_max(newest_ns, Ordering::Relaxed);
+    }
+
     /// Rows were read and are not sent.
     pub(super) fn left(&self, rows: u64) {
         self.left.fetch_add(rows, Ordering::Relaxed);
@@ -136,6 +144,12 @@ impl Progress {
     /// Whether everything that was read is published, or will never be, and nothing more comes.
     pub(crate) fn has_ended(&self) -> bool {
         self.has_ended.load(Ordering::Acquire)
+    }
+
+    /// The instant of the newest row that the queue got, nanoseconds UTC since 1970; none: more may come, or none came.
+    pub(crate) fn ended_at(&self) -> Option<i64> {
+        let newest_ns = self.has_ended().then(|| self.newest_ns.load(Ordering::Relaxed));
+        newest_ns.filter(|newest_ns| *newest_ns != i64::MIN)
     }
 
     /// Whether the queue takes rows.
@@ -238,6 +252,20 @@ mod tests {
     use gpuvitals_core::figures::render;
 
     use super::*;
+
+    #[test]
+    fn a_source_ends_with_its_newest_row_whatever_came_last() {
+        let progress = Progress::new();
+        progress.ended();
+        assert_eq!(progress.ended_at(), None, "it had no row");
+        let progress = Progress::new();
+        for newest_ns in [20, 30, 10] {
+            progress.reached(newest_ns);
+        }
+        assert_eq!(progress.ended_at(), None, "more may come");
+        progress.ended();
+        assert_eq!(progress.ended_at(), Some(30));
+    }
 
     #[test]
     fn everything_that_the_queue_took_or_did_not_get_is_a_figure() {

@@ -25,6 +25,8 @@ const SOURCE_PATIENCE: Duration = Duration::from_secs(1);
 struct SentFrame {
     rows: u32,
     bytes: usize,
+    /// The instant of its newest row, nanoseconds UTC since 1970.
+    newest_ns: Option<i64>,
     at: Instant,
 }
 
@@ -50,9 +52,12 @@ pub(super) async fn publish(
             biased;
             () = terms.give_up.cancelled() => break Ok(()),
             event = sender.event(), if !sender.is_idle() => match event {
-                Event::Taken { tag: SentFrame { rows, bytes, at }, .. } => {
+                Event::Taken { tag: SentFrame { rows, bytes, newest_ns, at }, .. } => {
                     under_way -= u64::from(rows);
                     progress.taken(rows, bytes, at.elapsed());
+                    if let Some(newest_ns) = newest_ns {
+                        progress.reached(newest_ns);
+                    }
                 }
                 Event::Failed(error) => progress.not_taken(&causes(&error)),
                 Event::Refused { error: PublishError::Closed, .. } => break Ok(()),
@@ -72,11 +77,13 @@ pub(super) async fn publish(
                     let _stopped = terms.stop.run_until_cancelled(tokio::time::sleep(wait)).await;
                 }
                 under_way += u64::from(rows);
+                let newest_ns = load.batch.timestamps().iter().max().copied();
                 let frame = match pack(load, rows, terms.format) {
                     Ok(frame) => frame,
                     Err(error) => break Err(error),
                 };
-                sender.send(SentFrame { rows, bytes: frame.payload.len(), at: Instant::now() }, frame);
+                let bytes = frame.payload.len();
+                sender.send(SentFrame { rows, bytes, newest_ns, at: Instant::now() }, frame);
             }
         }
     };

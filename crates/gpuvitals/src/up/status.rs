@@ -168,6 +168,11 @@ impl StatusView for Status {
         }
     }
 
+    fn recorded_until(&self) -> Option<i64> {
+        let (kind, progress) = &self.source;
+        (*kind == "replay").then(|| progress.ended_at()).flatten()
+    }
+
     fn families(&self) -> Vec<Family> {
         let mut families = gpuvitals_collect::families(&self.collector, self.workers);
         families.extend(self.sink.families());

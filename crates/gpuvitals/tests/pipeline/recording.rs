@@ -23,6 +23,10 @@ struct Served {
 
 const ROWS: u64 = 80;
 
+fn has_been_replayed(source: &Value) -> bool {
+    source["ended"] == true && has_stored(source, ROWS)
+}
+
 fn has_stored(source: &Value, rows: u64) -> bool {
     source["rows_stored"].as_u64() >= Some(rows)
 }
@@ -33,7 +37,7 @@ const TABLE: [Served; 4] = [
         age_ns: HOUR_NS / 2,
         is_stored: false,
         more: &[],
-        is_ready: |source| source["ended"] == true && has_stored(source, ROWS),
+        is_ready: has_been_replayed,
         is_recording: true,
     },
     Served {
@@ -88,4 +92,20 @@ fn where_rows_end_is_said_when_none_come_any_more() {
         }
         assert_eq!(server.terminate(), Some(0), "{what}");
     }
+}
+
+#[test]
+fn a_replay_ends_with_its_own_last_row_in_a_store_that_has_newer_ones() {
+    let folder = tempfile::tempdir().unwrap();
+    let data = folder.path().join("data");
+    let before = |age_ns: i64| (clock::now_ns() - age_ns).div_euclid(SECOND_NS) * SECOND_NS;
+    let newer = fleet(folder.path(), 10, &time::format(before(HOUR_NS / 2)));
+    let (code, said, _) = import(&[&newer], &data);
+    assert_eq!(code, Some(0), "{said}");
+    let start_ns = before(2 * HOUR_NS);
+    let older = fleet(folder.path(), 10, &time::format(start_ns));
+    let server = Server::start(&data, &["--replay", older.to_str().unwrap()]);
+    server.until("/stats", "the end of the file", |stats| has_been_replayed(&stats["source"]));
+    assert_eq!(server.get("/health")["recording_end"], time::format(start_ns + 9 * SECOND_NS));
+    assert_eq!(server.terminate(), Some(0));
 }
