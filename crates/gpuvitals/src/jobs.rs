@@ -294,7 +294,7 @@ fn detail(answer: &Value, width: Option<usize>) -> String {
         .map_or_else(String::new, |advice| format!("{advice}\n"));
     let mut yields = after_a_name(rows.first().map_or(0, Vec::len));
     for (column, rank) in yields.iter_mut().zip([0, 1, u8::MAX]) {
-        *column = (rank, Yields::Ends(WORD_LEN));
+        *column = (rank, Yields::Middles(WORD_LEN));
     }
     let (table, without) = narrowed(rows, &yields, width);
     let below = [&*advice, &*by_rows(job), interpolated(answer), &*without].concat();
@@ -408,8 +408,11 @@ mod tests {
         let lines: Vec<&str> = shown.lines().collect();
         assert!(lines[..2].iter().all(|line| line.chars().count() <= 60), "{shown}");
         let cells: Vec<&str> = lines[1].split_whitespace().collect();
-        assert_eq!(cells, ["pod:research/sim-train-17-0-…", "2", "2.00", "0.50", "1.50"], "{shown}");
-        assert!(lines[3].starts_with("… without THROTTLED, SHARED, KWH, HOSTS: "), "{shown}");
+        assert_eq!(cells, ["pod:research/sim-train-17-0-0-0/trainer", "2", "2.00"], "{shown}");
+        assert!(lines[3].starts_with("… without BUSY, WASTED, THROTTLED, SHARED, KWH, HOSTS: "), "{shown}");
+        let long = [job(Some("pod:research/sim-train-17-0-0-0/trainer-with-a-long-name"), &json!({}))];
+        let shown = list(&answer(&long), "holder", Some(60));
+        assert!(shown.contains("pod:research/sim-train-17-0-0-0/trainer"), "{shown}");
     }
 
     #[test]

@@ -59,10 +59,22 @@ pub(crate) enum Yields {
     Place,
     /// The ends of its texts, down to so many characters; then its place.
     Ends(usize),
+    /// The same of the middles of its texts: ids, and names of machines, often differ in their ends alone.
+    Middles(usize),
 }
 
-/// Characters that a narrow terminal leaves of a name.
-const NAME_LEN: usize = 24;
+impl Yields {
+    /// A text in at most so many characters, with `…` in place of what it gives up.
+    fn cut(self, text: &str, len_max: usize) -> Cow<'_, str> {
+        match self {
+            Self::Place | Self::Ends(_) => shortened(text, len_max),
+            Self::Middles(_) => without_middle(text, len_max),
+        }
+    }
+}
+
+/// Characters that a narrow terminal leaves of a name: pods of one job differ late in theirs.
+const NAME_LEN: usize = 40;
 
 /// Columns of which the first, a name, gives up its end, and the others their place from the right on.
 pub(crate) fn after_a_name(count: usize) -> Vec<(u8, Yields)> {
@@ -87,7 +99,10 @@ pub(crate) fn narrowed(
         .enumerate()
         .map(|(at, (rank, yields))| {
             let most = widest(at).unwrap_or(0);
-            let least = if let Yields::Ends(least) = yields { most.min(*least) } else { most };
+            let least = match yields {
+                Yields::Place => most,
+                Yields::Ends(least) | Yields::Middles(least) => most.min(*least),
+            };
             Some(Room { rank: *rank, least, most })
         })
         .collect();
@@ -96,8 +111,11 @@ pub(crate) fn narrowed(
     let without: Vec<String> =
         heads.filter(|(_, width)| width.is_none()).map(|(head, _)| head.clone()).collect();
     for row in &mut rows {
-        let cells = row.drain(..).zip(&widths);
-        *row = cells.filter_map(|(cell, width)| Some(shortened(&cell, (*width)?).into_owned())).collect();
+        let cells = row.drain(..).zip(widths.iter().zip(columns));
+        let cut = |(cell, (width, (_, yields))): (String, (&Option<usize>, &(u8, Yields)))| {
+            Some(yields.cut(&cell, (*width)?).into_owned())
+        };
+        *row = cells.filter_map(cut).collect();
     }
     let which =
         if without.len() > NAMED_MAX { format!("{} columns", without.len()) } else { without.join(", ") };
@@ -153,6 +171,20 @@ pub(crate) fn shortened(text: &str, len_max: usize) -> Cow<'_, str> {
     }
     let end = if len_max == 0 { "" } else { "…" };
     (text.chars().take(len_max.saturating_sub(1)).collect::<String>() + end).into()
+}
+
+/// A text of at most so many characters; one that is longer has `…` in place of its middle.
+fn without_middle(text: &str, len_max: usize) -> Cow<'_, str> {
+    let len = text.chars().count();
+    if len <= len_max {
+        return text.into();
+    }
+    let Some(kept) = len_max.checked_sub(1) else { return "".into() };
+    // The end tells more: the number of a GPU stands there.
+    let end = kept.div_ceil(2);
+    let start: String = text.chars().take(kept - end).collect();
+    let end: String = text.chars().skip(len - end).collect();
+    format!("{start}…{end}").into()
 }
 
 /// Width of the terminal on standard output, from `COLUMNS` if it is set; none for a pipe or file.

@@ -11,7 +11,7 @@ use utoipa::ToSchema;
     "times": [1_795_190_400_000_i64, 1_795_190_410_000_i64, 1_795_190_420_000_i64], "step_ms": 10_000,
     "series": [{
         "metric": "power_w", "unit": "W", "aggregate": "mean", "group": "GPU-5c1d0a44-9f0e-4d53-8f0a-0d1c6c5a7e21",
-        "gpu": "GPU-5c1d0a44-9f0e-4d53-8f0a-0d1c6c5a7e21", "hostname": "sim-node-01",
+        "gpu": "GPU-5c1d0a44-9f0e-4d53-8f0a-0d1c6c5a7e21", "name": "sim-node-01 / GPU 0", "hostname": "sim-node-01",
         "labels": {"gpu": "GPU-5c1d0a44-9f0e-4d53-8f0a-0d1c6c5a7e21"}, "values": [612.4, null, 598.1]
     }]
 }))]
@@ -52,6 +52,10 @@ pub(crate) struct Series<'a> {
     pub(crate) labels: GroupLabels<'a>,
     /// The GPU, if each GPU has its own series.
     pub(crate) gpu: Option<&'a str>,
+    /// The name of that GPU for people; missing where there is none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(required = false, nullable = false)]
+    pub(crate) name: Option<String>,
     /// The host, if the series is of one host or GPU.
     pub(crate) hostname: Option<&'a str>,
     /// `true` if values of a simulated GPU are among them; missing if all were measured.

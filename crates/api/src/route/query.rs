@@ -333,7 +333,8 @@ impl QueryAsk {
         let label =
             |name: &str| labels.iter().find(|(column, _)| *column == name).and_then(|(_, text)| *text);
         let gpu = label(GroupColumn::Gpu.name());
-        let identity = gpu.and_then(|gpu| fleet.get(gpu)).map(|gpu| &gpu.identity);
+        let state = gpu.and_then(|gpu| fleet.get(gpu));
+        let identity = state.map(|gpu| &gpu.identity);
         let group = match texts.as_slice() {
             [] => Cow::Borrowed(ALL),
             [only] => Cow::Borrowed(only.unwrap_or_default()),
@@ -347,6 +348,7 @@ impl QueryAsk {
             aggregate: series.aggregate.name(),
             group,
             gpu,
+            name: state.map(|gpu| gpu.name()),
             hostname: identity.and_then(Identity::node).or(label(IdentityColumn::Node.name())),
             simulated: identity.is_some_and(Identity::is_simulated) || simulated.contains(&texts),
             values: Values { of_steps: &series.values, single: shown::is_single(series) },

@@ -24,7 +24,8 @@ async fn a_series_has_everything_a_chart_needs() {
         found,
         [json!({
             "metric": "utilization_pct", "unit": "%", "aggregate": "mean", "group": "GPU-a", "gpu": "GPU-a",
-            "hostname": "sim-node-01", "labels": {"gpu": "GPU-a"}, "simulated": true, "values": [90.5, 97.0, null]
+            "name": "sim-node-01 / GPU 0", "hostname": "sim-node-01", "labels": {"gpu": "GPU-a"}, "simulated": true,
+            "values": [90.5, 97.0, null]
         })]
     );
 }
@@ -55,6 +56,7 @@ async fn aggregates_and_groups() {
     );
     let node = series(&world, "metrics=power_w&group_by=node").await;
     assert_eq!((&node[0]["group"], &node[0]["hostname"]), (&json!("sim-node-01"), &json!("sim-node-01")));
+    assert_eq!(node[0].get("name"), None, "it is of no GPU");
     let both = series(&world, "metrics=power_w,utilization_pct&gpus=GPU-a,GPU-b&aggregate=min,max").await;
     assert_eq!(both.len(), 8);
 }

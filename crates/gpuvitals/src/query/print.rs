@@ -103,7 +103,8 @@ pub(crate) fn group_by(what: &QueryWhat) -> Vec<&str> {
     }
 }
 
-/// The rows, with a column for each that one of them has. A narrow terminal has the first of these, whole, before the long ids.
+/// The rows, with a column for each that one of them has, the kind of an event first. A narrow terminal has the first of these, whole, and
+/// of the GPU as much as tells it from others.
 fn rows(answer: &Value, width: Option<usize>) -> String {
     let mut columns: Vec<&String> = Vec::new();
     for entry in list(answer, "data") {
@@ -113,6 +114,7 @@ fn rows(answer: &Value, width: Option<usize>) -> String {
             }
         }
     }
+    columns.sort_by_key(|column| *column != "kind");
     let mut table = vec![["TIME", "HOST", "GPU"].map(str::to_owned).to_vec()];
     table[0].extend(columns.iter().map(|column| heading(column)));
     for entry in list(answer, "data") {
@@ -128,7 +130,7 @@ fn rows(answer: &Value, width: Option<usize>) -> String {
         return "no such rows\n".to_owned() + &lacks(answer);
     }
     let is_text = |column: &str| list(answer, "data").any(|entry| entry["metrics"][column].is_string());
-    let mut yields = vec![(0, Yields::Place), (0, Yields::Place), (u8::MAX, Yields::Place)];
+    let mut yields = vec![(0, Yields::Place), (0, Yields::Place), (0, Yields::Middles(ID_LEN))];
     yields.extend(columns.iter().enumerate().map(|(at, column)| {
         let rank = u8::try_from(at + 1).unwrap_or(u8::MAX);
         (rank, if is_text(column) { Yields::Ends(TEXT_LEN) } else { Yields::Place })
@@ -141,8 +143,10 @@ fn rows(answer: &Value, width: Option<usize>) -> String {
 const TEXT_LEN: usize = 16;
 /// The same of a value of a GPU: no number is longer.
 const VALUE_LEN: usize = 20;
+/// The same of an id.
+const ID_LEN: usize = 12;
 /// The same of a name that tells series apart.
-const GROUP_LEN: usize = 12;
+const GROUP_LEN: usize = 16;
 
 /// What the server could not read, a line each.
 fn lacks(answer: &Value) -> String {
@@ -174,14 +178,14 @@ fn range(answer: &Value, group_by: &[&str], limit: usize, width: Option<usize>) 
         if is_plain { name } else { format!("{name} {}", text(&wanted.1)) }
     }));
     let columns: Vec<&str> = group_by.iter().copied().filter(|column| *column != "all").collect();
-    // A GPU is shown with its host.
-    head.extend(columns.iter().flat_map(|column| match *column {
-        "gpu" => vec!["HOST".to_owned(), "GPU".to_owned()],
-        column => vec![column.to_uppercase()],
-    }));
-    let names = head.len() - yields.len();
-    let rank_of_name = |at: usize| if at + 1 == names { 1 } else { 3 };
-    yields.extend((0..names).map(|at| (rank_of_name(at), Yields::Ends(GROUP_LEN))));
+    for (at, column) in columns.iter().enumerate() {
+        head.push(column.to_uppercase());
+        yields.push((if at + 1 == columns.len() { 1 } else { 3 }, Yields::Middles(GROUP_LEN)));
+    }
+    // A GPU is shown by its name, which has its host.
+    let has_id = columns.contains(&"gpu");
+    head.extend(has_id.then(|| "ID".to_owned()));
+    yields.extend(has_id.then_some((u8::MAX, Yields::Place)));
     let mut rows = vec![head];
     for group in groups {
         let all: Vec<&Value> = list(answer, "series").filter(|series| series["labels"] == *group).collect();
@@ -195,10 +199,11 @@ fn range(answer: &Value, group_by: &[&str], limit: usize, width: Option<usize>) 
             if values.iter().any(|value| !value.is_null()) {
                 let mut row = vec![moment(time)];
                 row.extend(values.into_iter().map(rounded));
-                row.extend(columns.iter().flat_map(|column| match *column {
-                    "gpu" => vec![text(&first["hostname"]), text(&first["gpu"])],
-                    column => vec![text(&first["labels"][column])],
+                row.extend(columns.iter().map(|column| match *column {
+                    "gpu" => gpu_of(first),
+                    column => text(&first["labels"][column]),
                 }));
+                row.extend(has_id.then(|| text(&first["gpu"])));
                 rows.push(row);
             }
         }
@@ -210,6 +215,11 @@ fn range(answer: &Value, group_by: &[&str], limit: usize, width: Option<usize>) 
     rows.truncate(limit + 1);
     let (table, without) = narrowed(rows, &yields, width);
     table + &remarks(answer, count, limit) + &without
+}
+
+/// What the GPU of a series is called; of a server that does not say it, its id.
+fn gpu_of(series: &Value) -> String {
+    text(if series["name"].is_string() { &series["name"] } else { &series["gpu"] })
 }
 
 /// The rank of a column of values: the first comes before the names but one of its group, the others behind them.
@@ -315,9 +325,9 @@ mod tests {
         assert!(table.lines().all(|line| line.chars().count() <= 80), "{table}");
         let mut lines = table.lines();
         let heads: Vec<&str> = lines.next().unwrap().split_whitespace().collect();
-        assert_eq!(heads, ["TIME", "POWER", "W", "UTILIZATION", "%", "HOST", "GPU"]);
+        assert_eq!(heads, ["TIME", "POWER", "W", "UTILIZATION", "%", "GPU", "ID"]);
         let words: Vec<&str> = lines.next().unwrap().split_whitespace().collect();
-        assert_eq!(words, ["1970-01-01T00:00:00Z", "300.12", "300.12", "node-1", "GPU-00"]);
+        assert_eq!(words, ["1970-01-01T00:00:00Z", "300.12", "300.12", "GPU-00", "GPU-00"], "it has no name");
         assert!(!table.contains("1970-01-01T00:01:00Z"), "a step without a value has no row");
     }
 
@@ -386,9 +396,33 @@ mod tests {
         assert!(table.ends_with("2 rows\nnot whole: a file\n"), "{table}");
         let narrow = rows(&answer, Some(40));
         let (remark, lines) = (narrow.lines().next_back().unwrap(), narrow.lines().take(3));
-        assert!(remark.starts_with("… without GPU, POWER W: "), "{narrow}");
+        assert!(remark.starts_with("… without CODE, POWER W: "), "{narrow}");
         assert!(lines.clone().all(|line| line.chars().count() <= 40), "{narrow}");
         assert!(lines.last().unwrap().starts_with("2026-01-01T00:00:00Z  n "), "{narrow}");
+    }
+
+    #[test]
+    fn gpus_are_told_apart_in_a_narrow_terminal() {
+        let id = |gpu: u32| format!("5130000037ed24a60000010{gpu}");
+        let series = |gpu: u32| {
+            json!({
+                "metric": "power_w", "aggregate": "mean", "unit": "W", "labels": {"gpu": id(gpu)}, "gpu": id(gpu),
+                "name": format!("rack-07-node-12.example.org / GPU {gpu}"), "values": [300.125],
+            })
+        };
+        let answer = json!({"times": [0], "series": [series(0), series(1)]});
+        let shown = range(&answer, &["gpu"], 10, Some(56));
+        let gpus: Vec<&str> = shown.lines().filter_map(|line| line.rsplit("  ").next()).collect();
+        assert_eq!(gpus[..3], ["GPU", "rack-07-node….org / GPU 0", "rack-07-node….org / GPU 1"], "{shown}");
+        let row = |gpu: u32| {
+            let event = json!({"code": 79, "detail": "it has fallen off the bus", "kind": "xid"});
+            json!({"timestamp": "2026-01-01T00:00:00.125Z", "hostname": "rack-07-node-12", "gpu_id": id(gpu), "metrics": event})
+        };
+        let shown = rows(&json!({"data": [row(0), row(1)]}), Some(70));
+        let mut lines = shown.lines().map(|line| line.split_whitespace().collect::<Vec<_>>());
+        assert_eq!(lines.next().unwrap(), ["TIME", "HOST", "GPU", "KIND", "CODE"], "{shown}");
+        let gpus: Vec<&str> = lines.take(2).map(|cells| cells[2]).collect();
+        assert_eq!(gpus, ["5130000…0000100", "5130000…0000101"], "{shown}");
     }
 
     fn gpus_of(list: &[Value]) -> String {
@@ -463,7 +497,7 @@ mod tests {
         assert!(gpu_of(Some(40)).contains("… without TIME: a wider terminal"), "{}", gpu_of(Some(40)));
         check_widths(|width| range(&fleet(2), &["gpu"], 10, width), &["300.12", "GPU-01"]);
         let narrow = range(&fleet(2), &["gpu"], 10, Some(40));
-        assert!(narrow.contains("… without UTILIZATION %, HOST: "), "{narrow}");
+        assert!(narrow.contains("… without UTILIZATION %, ID: "), "{narrow}");
         let reason = "the disk of the store is nearly full: the hours of its oldest day are deleted";
         let report = json!({"status": "degraded", "since": "2026-11-29T01:51:15Z", "reason": reason});
         check_widths(|width| health(&report, width), &["gateway", "degraded", "the disk of"]);
