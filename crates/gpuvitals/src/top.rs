@@ -9,7 +9,7 @@ mod model;
 mod tests;
 mod view;
 
-use std::io::{self, IsTerminal, Write};
+use std::io::{self, IsTerminal};
 use std::mem::ManuallyDrop;
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
@@ -95,18 +95,18 @@ pub(crate) fn run(flags: &Top, sampling: &Sampling) -> Result<(), Failure> {
     let glyphs = if flags.ascii { Glyphs::Ascii } else { Glyphs::Blocks };
     let mut model = Model::new(sampling.node(), config, glyphs);
     let shown = if flags.once {
-        print_frame(&sampler, &processes, &mut model)
+        one_frame(&sampler, &processes, &mut model)
     } else {
-        show(&sampler, &processes, &mut model)
+        show(&sampler, &processes, &mut model).map(|()| String::new())
     };
     stop.cancel();
     // A worker that waits for a sick device is left: the process ends anyway.
     let _left = sampler.stop(Duration::from_millis(200));
-    shown.map_err(|error| Failure::io("cannot draw on the terminal", error))
+    terminal::print(&shown.map_err(|error| Failure::io("cannot draw on the terminal", error))?)
 }
 
-/// One frame, when every device has answered.
-fn print_frame(sampler: &Sampler, processes: &Listing, model: &mut Model) -> io::Result<()> {
+/// One frame as text, when every device has answered.
+fn one_frame(sampler: &Sampler, processes: &Listing, model: &mut Model) -> io::Result<String> {
     let end_ns = Moment::now().mono_ns + 3_000_000_000;
     while Moment::now().mono_ns < end_ns && !model.is_complete() {
         if let Some(batch) = sampler.next(LOOK) {
@@ -124,7 +124,7 @@ fn print_frame(sampler: &Sampler, processes: &Listing, model: &mut Model) -> io:
     // What a screen leaves empty is no part of an answer.
     let mut lines: Vec<&str> = text.trim_end().lines().collect();
     lines.dedup_by(|line, before| line.is_empty() && before.is_empty());
-    writeln!(io::stdout(), "{}", lines.join("\n"))
+    Ok(lines.join("\n") + "\n")
 }
 
 /// A frame as lines of text.

@@ -83,6 +83,20 @@ fn the_table_keeps_slow_values_and_says_that_gpus_are_simulated() {
 }
 
 #[test]
+fn a_frame_whose_reader_has_gone_is_no_failure() {
+    let mut top = Command::new(env!("CARGO_BIN_EXE_gpuvitals"))
+        .args(["top", "--driver", "simulated", "--once"])
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    drop(top.stdout.take());
+    let output = outcome(top);
+    assert!(output.status.success() && output.stderr.is_empty(), "{output:?}");
+}
+
+#[test]
 fn the_host_is_sampled_beside_the_gpus_when_asked_for() {
     let output = on("vega56", &["sample", "--host", "--format", "jsonl", "-n", "2", "-i", "50ms"]);
     let rows: Vec<Value> = stdout(&output).lines().map(|line| serde_json::from_str(line).unwrap()).collect();
