@@ -144,9 +144,22 @@ pub(crate) fn run(flags: &FindingsFlags) -> Result<(), Failure> {
         return terminal::print(&format!("{answer:#}\n"));
     }
     let shown = if flags.steps { with_steps(&answer) } else { list(&answer, width()) };
-    let is_over = answer["total"] == 0;
-    let hint = if is_over { query::of_recording(&flags.server, &flags.when) } else { String::new() };
+    let hint = if answer["total"] == 0 { why_nothing(flags, &when) } else { String::new() };
     terminal::print(&(shown + &hint))
+}
+
+/// Why there may be no finding although something is wrong: no GPU had reported by the instant that the parameter gives, or the rows are a
+/// recording that ended. Empty: none is known.
+fn why_nothing(flags: &FindingsFlags, when: &str) -> String {
+    // The list was answered: without this it is still an answer.
+    let gpus = query::ask(&flags.server, &format!("/api/v1/gpus?limit=1{when}")).ok();
+    let is_without_gpus = gpus.is_some_and(|gpus| gpus["total"] == 0);
+    match (is_without_gpus, flags.when.is_now()) {
+        (true, true) => "no GPU has reported yet: nothing was judged\n".to_owned(),
+        (true, false) => "no GPU had reported by then: nothing was judged\n".to_owned(),
+        (false, true) => query::of_recording(&flags.server, "--at"),
+        (false, false) => String::new(),
+    }
 }
 
 /// The host or job that a flag names.
@@ -235,7 +248,12 @@ pub(crate) fn explain(flags: &ExplainFlags) -> Result<(), Failure> {
         escaped(&time::format(end_ns)),
     );
     let answer = query::ask(&flags.server, &path)?;
-    terminal::print(&if flags.server.json { format!("{answer:#}\n") } else { explanation(&answer) })
+    if flags.server.json {
+        return terminal::print(&format!("{answer:#}\n"));
+    }
+    let is_over = flags.end.is_none() && entries(&answer, "causes").any(|cause| cause["id"] == "no_data");
+    let hint = if is_over { query::of_recording(&flags.server, "--end") } else { String::new() };
+    terminal::print(&(explanation(&answer) + &hint))
 }
 
 fn entries<'a>(answer: &'a Value, key: &str) -> impl Iterator<Item = &'a Value> {

@@ -143,7 +143,14 @@ pub(crate) fn run(flags: &JobsFlags) -> Result<(), Failure> {
         return terminal::print(&format!("{answer:#}\n"));
     }
     let table = by.map_or_else(|| detail(&answer, width()), |by| list(&answer, by, width()));
-    terminal::print(&table)
+    let is_of_now = match &flags.what {
+        None => flags.list.range.end.is_none(),
+        Some(JobsWhat::List(asked)) => asked.range.end.is_none(),
+        Some(_) => false,
+    };
+    let is_over = is_of_now && answer["total"] == 0;
+    let hint = if is_over { query::of_recording(&flags.server, "--end") } else { String::new() };
+    terminal::print(&(table + &hint))
 }
 
 fn list_path(asked: &ListFlags) -> Result<String, Failure> {

@@ -20,7 +20,7 @@ use crate::quantity;
 use crate::table::{text, width};
 use crate::terminal;
 
-use flags::{Query, QueryWhat, Server, When};
+use flags::{Query, QueryWhat, Server};
 
 const HEALTH: &str = "/health";
 /// Largest answer that is read.
@@ -53,15 +53,15 @@ pub(crate) fn run(query: &Query) -> Result<(), Failure> {
     let answer = ask(&query.server, &path)?;
     let text =
         if query.server.json { format!("{answer:#}\n") } else { print::table(&query.what, &answer, width()) };
-    let hint = match &query.what {
-        QueryWhat::Gpus { when, .. } | QueryWhat::Hosts { when, .. }
-            if !query.server.json && print::is_over(&answer) =>
-        {
-            of_recording(&query.server, when)
+    let flag = match &query.what {
+        QueryWhat::Gpus { when, .. } | QueryWhat::Hosts { when, .. } | QueryWhat::Gpu { when, .. } => {
+            (when.is_now() && print::is_over(&answer)).then_some("--at")
         }
-        _ => String::new(),
+        QueryWhat::Range { end, .. } => (end.is_none() && print::has_no_values(&answer)).then_some("--end"),
+        QueryWhat::Rows { .. } | QueryWhat::Health { .. } => None,
     };
-    terminal::print(&(text + &hint))?;
+    let hint = flag.filter(|_| !query.server.json).map(|flag| of_recording(&query.server, flag));
+    terminal::print(&(text + &hint.unwrap_or_default()))?;
     let QueryWhat::Health { ready } = query.what else { return Ok(()) };
     let is_fine = answer["status"] == "healthy" || (ready && answer["status"] == "degraded");
     if !is_fine {
@@ -70,16 +70,13 @@ pub(crate) fn run(query: &Query) -> Result<(), Failure> {
     Ok(())
 }
 
-/// How to ask as of the end of a recording, where a list of now has nothing that goes on; empty where the server has no
-/// recording that ended, and where an instant was given.
-pub(crate) fn of_recording(server: &Server, when: &When) -> String {
-    if !when.is_now() {
-        return String::new();
-    }
+/// How to ask as of the end of a recording by this flag, where an answer of now has nothing that goes on; empty where the server
+/// has no recording that ended.
+pub(crate) fn of_recording(server: &Server, flag: &str) -> String {
     // The list was answered: without this hint it is still an answer.
     let health = ask(server, HEALTH).ok();
     let end = health.as_ref().map(|health| &health["recording_end"]).filter(|end| end.is_string()).map(text);
-    let told = |end| format!("this is a recording that ended at {end}: --at {end} shows it as of then\n");
+    let told = |end| format!("this is a recording that ended at {end}: {flag} {end} shows it as of then\n");
     end.map_or_else(String::new, told)
 }
 

@@ -45,9 +45,14 @@ fn gpus(answer: &Value, width: Option<usize>) -> String {
     table + &footer(answer, "GPU") + &remark
 }
 
-/// Whether none of the GPUs or hosts of a list reports any more.
+/// Whether a range has no value of anything.
+pub(crate) fn has_no_values(answer: &Value) -> bool {
+    list(answer, "series").flat_map(|series| list(series, "values")).all(Value::is_null)
+}
+
+/// Whether none of the GPUs or hosts of a list reports any more, nor the one GPU that is shown.
 pub(crate) fn is_over(answer: &Value) -> bool {
-    let listed = list(answer, "gpus").chain(list(answer, "hosts"));
+    let listed = list(answer, "gpus").chain(list(answer, "hosts")).chain(answer.get("gpu"));
     let mut judgements = listed.map(|one| &one["judgement"]).peekable();
     judgements.peek().is_some() && judgements.all(|word| *word == "stale" || *word == "lost")
 }

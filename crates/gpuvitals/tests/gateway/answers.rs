@@ -204,12 +204,27 @@ fn the_command_line_lists_by_the_one_judgement_as_of_an_instant() {
     };
     assert!(findings(before).is_empty());
     assert_eq!(findings(after), ["xid:GPU-a"]);
+    let told = |question: &[&str]| {
+        let said = gpuvitals!().args(question).args(["--url", &up.url]).finished().unwrap();
+        String::from_utf8(said.stdout).unwrap()
+    };
+    let earlier = told(&["findings", "--at", "2025-12-31T00:00:00Z"]);
+    assert!(earlier.ends_with("\nno GPU had reported by then: nothing was judged\n"), "{earlier}");
     // Now there is nothing to see: it says where there is.
     up.until("/health", "the end of the recording", |said| said.json["recording_end"] == after);
-    for question in [gpus, hosts, &["findings"]] {
-        let said = gpuvitals!().args(question).args(["--url", &up.url]).finished().unwrap();
-        let text = String::from_utf8(said.stdout).unwrap();
-        assert!(text.ends_with(&format!("ended at {after}: --at {after} shows it as of then\n")), "{text}");
+    let of_now: [(&[&str], &str); 7] = [
+        (gpus, "--at"),
+        (hosts, "--at"),
+        (&["findings"], "--at"),
+        (&["query", "gpu", "n1:gpu0"], "--at"),
+        (&["query", "range", "utilization_pct"], "--end"),
+        (&["explain", "n1:gpu0"], "--end"),
+        (&["jobs"], "--end"),
+    ];
+    for (question, flag) in of_now {
+        let text = told(question);
+        let hint = format!("ended at {after}: {flag} {after} shows it as of then\n");
+        assert!(text.ends_with(&hint), "{question:?}: {text}");
     }
     let (code, said) = up.process.terminated();
     assert_eq!(code, Some(0), "{said}");
