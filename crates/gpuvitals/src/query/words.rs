@@ -3,13 +3,18 @@
 use std::borrow::Cow;
 
 /// What lists names, there and here.
-const LISTS: [(&str, &str); 9] = [
+const LISTS: [(&str, &str); 11] = [
     ("nothing: hosts are asked for with hosts", "nothing: hosts are asked for with --where node=HOST"),
     ("GET /api/v1/gpus", "`gpuvitals query gpus`"),
     ("GET /api/v1/hosts", "`gpuvitals query hosts`"),
     ("GET /api/v1/jobs", "`gpuvitals jobs`"),
     ("GET /api/v1/metrics", "`gpuvitals metrics`"),
     ("GET /api/v1/analysis/findings", "`gpuvitals findings --steps`"),
+    ("GET /api/v1/analysis/silences", "`gpuvitals findings --silences`"),
+    (
+        "GET /api/v1/flight/incidents lists them",
+        "findings name those that they caused (`gpuvitals findings --steps`)",
+    ),
     ("fewer GPUs or metrics, or another group_by", "fewer metrics, --gpu or another --group-by"),
     ("a larger step", "a longer --step"),
     ("a shorter range", "a shorter --last"),
@@ -87,6 +92,14 @@ mod tests {
             (
                 "no GPU was held by \"7\" in this range; GET /api/v1/jobs lists who held one",
                 "no GPU was held by \"7\" in this range; `gpuvitals jobs` lists who held one",
+            ),
+            (
+                "nothing is silenced as \"host=x\"; GET /api/v1/analysis/silences lists what is",
+                "nothing is silenced as \"host=x\"; `gpuvitals findings --silences` lists what is",
+            ),
+            (
+                "\"x\" is no incident of a job that is kept here; GET /api/v1/flight/incidents lists them",
+                "\"x\" is no incident of a job that is kept here; findings name those that they caused (`gpuvitals findings --steps`)",
             ),
             ("cluster is missing; give one", "--cluster is missing; give one"),
             ("end is before start", "--end is before start"),
