@@ -90,7 +90,7 @@ pub(crate) struct FindingsFlags {
   gpuvitals explain node-17:gpu3 --last 2h
   gpuvitals explain GPU-5c1d0a44-9f0e-4d53-8f0a-0d1c6c5a7e21 --end 2026-11-20T16:00:00Z")]
 pub(crate) struct ExplainFlags {
-    /// UUID, PCI address, or host:gpuN
+    /// Name (node-1 / GPU 6), UUID, PCI address, or host:gpuN
     pub gpu: String,
     /// How far back, 1d at most
     #[arg(long, default_value = "10m", value_name = "DURATION")]

@@ -78,7 +78,7 @@ pub(crate) struct ListFlags {
     /// Only what was used on these hosts
     #[arg(long, value_name = "HOST", value_delimiter = ',')]
     pub host: Vec<String>,
-    /// Only what was used of this GPU: UUID, PCI address, or host:gpuN; may be given several times
+    /// Only what was used of this GPU: name (node-1 / GPU 6), UUID, PCI address, or host:gpuN; may be given several times
     #[arg(long, value_name = "GPU", value_delimiter = ',')]
     pub gpu: Vec<String>,
     /// Put together by this: holder, gpu, node, namespace, job, pod, model, cluster, day, user, account, queue, or label:KEY

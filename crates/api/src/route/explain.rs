@@ -61,7 +61,7 @@ struct ExplainAsk {
 #[utoipa::path(
     get, path = "/api/v1/gpus/{id}/explain", tag = "analysis", operation_id = "explain_gpu",
     params(
-        ("id" = String, Path, description = "Id of the GPU: a key, UUID, PCI address or `host:gpuN`.", example = "sim-node-0001:gpu1"),
+        ("id" = String, Path, description = "Id of the GPU: a key, UUID, PCI address, `host:gpuN` or name (`node-1 / GPU 6`).", example = "sim-node-0001:gpu1"),
         ExplainParams
     ),
     responses(

@@ -193,7 +193,7 @@ pub(crate) async fn list(
 /// One GPU with its latest values.
 #[utoipa::path(
     get, path = "/api/v1/gpus/{id}", tag = "GPUs", operation_id = "get_gpu",
-    params(("id" = String, Path, description = "The GPU's id; also its UUID, PCI address or `host:gpuN` where only one GPU has it.", example = "GPU-5c1d0a44-9f0e-4d53-8f0a-0d1c6c5a7e21"), GpuParams),
+    params(("id" = String, Path, description = "The GPU's id; also its UUID, PCI address, `host:gpuN` or name (`node-1 / GPU 6`) where only one GPU has it.", example = "GPU-5c1d0a44-9f0e-4d53-8f0a-0d1c6c5a7e21"), GpuParams),
     responses(
         (status = 200, description = "The GPU.", body = GpuDetail<'static>,
          headers(("x-partial" = Option<String>, description = "What could not be read; missing if the answer is whole."))),

@@ -113,9 +113,9 @@ impl Fleet {
         Self { version, gpus, names }
     }
 
-    /// The GPU of that key, or the one that alone has that `uuid`, `pci`, `pci@node`, `node:gpuN` or name on its node. A GPU
-    /// of an unknown node is also found by its bare index. A name passes from a GPU that has fallen silent to the one in its
-    /// place; a divided GPU has it before its partitions.
+    /// The GPU of that key, or the one that alone has that `uuid`, `pci`, `pci@node`, `node:gpuN`, name for people
+    /// ([`GpuState::name`]) or name on its node. A GPU of an unknown node is also found by its bare index. A name passes from
+    /// a GPU that has fallen silent to the one in its place; a divided GPU has it before its partitions.
     ///
     /// # Errors
     /// When no GPU answers to the name, or several do.
@@ -167,14 +167,24 @@ pub(super) fn aliases_of(identity: &Identity) -> BTreeSet<Arc<str>> {
         aliases.insert(Arc::clone(pci));
         aliases.extend(node.map(|node| Arc::from(format!("{pci}@{node}"))));
     }
-    if let Some(index) = identity.index {
+    match (node, identity.index) {
+        (Some(node), Some(index)) => {
+            let name = name_on(node, index);
+            // A partition has the name of its card, too.
+            let partition = identity.get(IdentityColumn::Partition);
+            aliases.extend(partition.map(|partition| Arc::from(format!("{name} / {partition}"))));
+            aliases.extend([name, format!("{node}:gpu{index}")].map(Arc::from));
+        }
+        (Some(node), None) => aliases.extend(identity.key().map(|key| Arc::from(format!("{node} / {key}")))),
         // Of a GPU without a node its index is all that it was called by.
-        aliases.insert(Arc::from(match node {
-            Some(node) => format!("{node}:gpu{index}"),
-            None => index.to_string(),
-        }));
+        (None, index) => aliases.extend(index.map(|index| Arc::from(index.to_string()))),
     }
     aliases
+}
+
+/// The name for people of the GPU with a number on a node.
+pub(super) fn name_on(node: &str, index: i32) -> String {
+    format!("{node} / GPU {index}")
 }
 
 #[cfg(test)]
@@ -216,12 +226,15 @@ mod tests {
         };
         let replaced = [gpu("GPU-old", "", 100), gpu("GPU-new", "", 1000)];
         check(&replaced, "n1:gpu0", Some("GPU-new"));
+        check(&replaced, "n1 / GPU 0", Some("GPU-new"));
         check(&replaced, "GPU-old", Some("GPU-old"));
         check(&[gpu("GPU-a", "", 990), gpu("GPU-b", "", 1000)], "n1:gpu0", None);
         let divided = [gpu("GPU-a", "", 1000), gpu("GPU-a", "3", 1000), gpu("GPU-a", "5", 1000)];
         check(&divided, "n1:gpu0", Some("GPU-a"));
         check(&divided, "GPU-a", Some("GPU-a"));
         check(&divided, "GPU-a:5", Some("GPU-a:5"));
+        check(&divided, "n1 / GPU 0", Some("GPU-a"));
+        check(&divided, "n1 / GPU 0 / 5", Some("GPU-a:5"));
         check(divided.get(1..).unwrap(), "n1:gpu0", None);
         check(&[gpu("GPU-a", "3", 1000), gpu("GPU-old", "", 1)], "n1:gpu0", Some("GPU-a:3"));
         check(&[gpu("GPU-a", "3", 1000), gpu("GPU-b", "", 1000)], "n1:gpu0", None);

@@ -10,7 +10,7 @@ use arrow_array::{Array, ArrayRef, DictionaryArray};
 use foldhash::fast::RandomState;
 
 use super::ahead::RowsAhead;
-use super::fleet::{ExtraValue, Fleet, GpuState, LatestValue, Names};
+use super::fleet::{ExtraValue, Fleet, GpuState, LatestValue, Names, name_on};
 use crate::batch::{EXTRA_COLUMNS_MAX, MetricColumn, RowKeys, text_at};
 use crate::identity::INDEX_COLUMN;
 use crate::{Batch, Identity, IdentityColumn, MetricId};
@@ -267,7 +267,7 @@ impl GpuState {
         let partition = self.identity.get(IdentityColumn::Partition);
         let partition = partition.map_or(String::new(), |part| format!(" / {part}"));
         match (self.identity.node(), self.identity.index) {
-            (Some(node), Some(index)) => format!("{node} / GPU {index}{partition}"),
+            (Some(node), Some(index)) => name_on(node, index) + &partition,
             (Some(node), None) => format!("{node} / {}", self.key),
             (None, _) => self.key.to_string(),
         }

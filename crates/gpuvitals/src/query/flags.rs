@@ -116,7 +116,7 @@ pub(crate) enum QueryWhat {
     },
     /// One GPU: identity and the latest value of every metric
     Gpu {
-        /// UUID, PCI address, or host:gpuN
+        /// Name (node-1 / GPU 6), UUID, PCI address, or host:gpuN
         id: String,
         /// Of when
         #[command(flatten)]
@@ -130,7 +130,7 @@ pub(crate) enum QueryWhat {
         /// Table of the metrics; system_events has those of hosts
         #[arg(long, value_name = "TABLE", default_value = "gpu_events", value_parser = ["gpu_events", "system_events"])]
         table: String,
-        /// This GPU only: UUID, PCI address, or host:gpuN; may be given several times [default: all]
+        /// This GPU only: name (node-1 / GPU 6), UUID, PCI address, or host:gpuN; may be given several times [default: all]
         #[arg(long, value_name = "GPU", value_delimiter = ',')]
         gpu: Vec<String>,
         /// How far back from the end: 15m, 1h, 7d

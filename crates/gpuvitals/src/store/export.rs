@@ -39,7 +39,7 @@ pub(super) struct Export {
     /// Last instant (RFC 3339) [default: all]
     #[arg(long, value_name = "TIME")]
     end: Option<String>,
-    /// These GPUs only: UUID, PCI address, or host:gpuN; of system_events hosts [default: all]
+    /// These GPUs only: name (node-1 / GPU 6), UUID, PCI address, or host:gpuN; of system_events hosts [default: all]
     #[arg(long, value_name = "GPU", value_delimiter = ',')]
     gpus: Vec<String>,
     /// These metrics only, by column name, beside time and identity [default: all]

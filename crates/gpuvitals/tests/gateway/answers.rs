@@ -216,9 +216,9 @@ fn the_command_line_lists_by_the_one_judgement_as_of_an_instant() {
         (gpus, "--at"),
         (hosts, "--at"),
         (&["findings"], "--at"),
-        (&["query", "gpu", "n1:gpu0"], "--at"),
+        (&["query", "gpu", "n1 / GPU 0"], "--at"),
         (&["query", "range", "utilization_pct"], "--end"),
-        (&["explain", "n1:gpu0"], "--end"),
+        (&["explain", "n1 / GPU 0"], "--end"),
         (&["jobs"], "--end"),
     ];
     for (question, flag) in of_now {

@@ -89,6 +89,9 @@ async fn a_gpu_answers_to_every_name_that_is_its_own() {
     for (name, key) in [
         ("A", Some("A")),
         ("n1:gpu1", Some("B")),
+        ("n1 / GPU 1", Some("B")),
+        ("n1 / GPU 2", None),
+        ("n2 / D:cpx1", Some("D:cpx1")),
         ("0000:0b:00.0", Some("A")),
         ("0000:0c:00.0", None),
         ("0000:0c:00.0@n2", Some("C")),
@@ -115,6 +118,9 @@ async fn a_gpu_answers_to_every_name_that_is_its_own() {
         ("gpu_1", several(&["gpu_1@n3", "gpu_1@n4"])),
     ] {
         assert_eq!(fleet.find(name).unwrap_err(), why, "{name}");
+    }
+    for gpu in &fleet.gpus {
+        assert_eq!(fleet.get(&gpu.name()).map(|found| &found.key), Some(&gpu.key), "{}", gpu.name());
     }
     assert!(std::sync::Arc::ptr_eq(&store.fleet(), &fleet), "the fleet was made anew without need");
 }
