@@ -98,6 +98,18 @@ const OPENED: readonly Opened[] = [
 
 const PHONE = { width: 390, height: 844 };
 
+test("axe names each flaw, those of colours by themselves, and small targets where a finger touches", async ({ page }) => {
+  await page.setContent(`<html lang="en"><title>Flaws</title><main><h1>Flaws</h1>
+    <p style="background: #fff; color: #aaa">faint</p><p style="background: #fff; color: #aaa">faint, too</p><img src="x.png">
+    <button style="width: 9px; height: 9px; padding: 0" aria-label="one"></button><button style="width: 9px; height: 9px; padding: 0" aria-label="two"></button>
+  </main></html>`);
+  const rules = (found: readonly string[]) => found.map((flaw) => flaw.split(":")[0]);
+  const faint = ["serious, color-contrast", "serious, color-contrast"];
+  expect(rules(await flaws(page, { isOfColours: true }))).toEqual(faint);
+  expect(rules(await flaws(page))).toEqual([...faint, "critical, image-alt"]);
+  expect(rules(await flaws(page, { isTouched: true }))).toEqual([...faint, "critical, image-alt", "serious, target-size", "serious, target-size"]);
+});
+
 for (const colorScheme of ["light", "dark"] as const) {
   test.describe(`axe finds nothing in the ${colorScheme} theme`, () => {
     test.use({ colorScheme });
@@ -108,7 +120,7 @@ for (const colorScheme of ["light", "dark"] as const) {
       test(`${name}, on a desktop`, async ({ page }) => {
         needs(server, variable);
         await open(page);
-        expect(await flaws(page)).toEqual([]);
+        expect(await flaws(page, { isOfColours: colorScheme === "dark" })).toEqual([]);
       });
     }
   });
