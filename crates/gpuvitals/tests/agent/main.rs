@@ -1,4 +1,6 @@
 //! `gpuvitals agent` as a node runs it: the real binary, scraped over real sockets.
+//!
+//! Tests begin in the order of their names. Those that wait longest have names that come soon, so that others run meanwhile.
 #![expect(
     clippy::unwrap_used,
     clippy::expect_used,
@@ -12,6 +14,7 @@
 )]
 
 mod access;
+mod all_of_a_job;
 mod dashboards;
 mod dcgm_dashboards;
 mod faults;
@@ -28,4 +31,3 @@ mod publishing;
 mod queue;
 mod reload;
 mod scraping;
-mod whole_job;

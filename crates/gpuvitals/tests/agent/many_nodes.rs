@@ -21,7 +21,7 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use serde_json::{Value, json};
 use tokio::runtime::Handle;
 
-use super::whole_job::GatewayPlace;
+use super::all_of_a_job::GatewayPlace;
 
 /// No incident of a node's own is over before the test is.
 const NO_FILES: IncidentFiles = IncidentFiles {

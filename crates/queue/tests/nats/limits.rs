@@ -9,8 +9,8 @@ use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
 use crate::Nats;
+use crate::away::BACKOFF;
 use crate::behaviour::{Place, credits, frame, is_quiet, receive, receive_one};
-use crate::outages::BACKOFF;
 use crate::server::Server;
 
 fn large() -> Frame {

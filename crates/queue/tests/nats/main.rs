@@ -1,4 +1,6 @@
 //! NATS JetStream in place of the broker: the same behaviour, and what happens to it when servers die.
+//!
+//! Tests begin in the order of their names. Those that wait longest have names that come soon, so that others run meanwhile.
 
 #![expect(
     clippy::unwrap_used,
@@ -8,12 +10,12 @@
 )]
 
 mod admission;
+mod away;
 mod behaviour;
 mod credentials;
 mod dead;
 mod groups;
 mod limits;
-mod outages;
 mod server;
 mod settings;
 mod slow;
