@@ -1,4 +1,5 @@
-//! What the tests of several crates share: real processes, waits that end, and doubles of what is around gpuvitals.
+//! What the tests of several crates share: real processes, waits that end, how many rounds are enough, and doubles of what is around
+//! gpuvitals.
 //!
 //! It knows no other crate. So a change of it builds only tests again, and a test of any crate may use it.
 #![expect(
@@ -17,6 +18,7 @@ pub mod link;
 pub mod port;
 pub mod postgres;
 pub mod program;
+pub mod rounds;
 pub mod small_disk;
 pub mod tree;
 pub mod waiting;

@@ -1,5 +1,6 @@
 //! The database does what every sink and history does.
 
+use gpuvitals_rig::rounds::rounds;
 use gpuvitals_suite::{Case, cases, check_later_stays, write_in_any_order};
 use proptest::prelude::*;
 use proptest::test_runner::TestRunner;
@@ -23,7 +24,7 @@ async fn check(server: &Server, case: &Case) {
 fn the_database_answers_as_all_histories_do() {
     let server = Server::shared();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-    let config = ProptestConfig { cases: 24, ..ProptestConfig::with_source_file(file!()) };
+    let config = ProptestConfig { cases: rounds(24), ..ProptestConfig::with_source_file(file!()) };
     TestRunner::new(config)
         .run(&cases(), |case| {
             runtime.block_on(check(&server, &case));

@@ -11,6 +11,7 @@ use gpuvitals_core::ports::{Answer, Sink, SinkError};
 use gpuvitals_core::{Batch, Health, MetricId, Status, Table, figures::Family};
 use gpuvitals_listener::client::Credentials;
 use gpuvitals_remote::{Merged, NamedHistory, Remote};
+use gpuvitals_rig::rounds::rounds;
 use gpuvitals_rig::waiting::soon;
 use gpuvitals_suite::{
     BASE_NS, Case, TestRow, Write, answer, batch, cases, check_later_stays, write_in_any_order,
@@ -114,7 +115,7 @@ fn of_two_rows_of_one_key_in_two_stores_the_later_version_stays() {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 24, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: rounds(24), ..ProptestConfig::default() })]
     #[test]
     fn two_halves_of_a_fleet_answer_as_all_histories_do(case in cases()) {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();

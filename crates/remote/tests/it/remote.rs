@@ -13,6 +13,7 @@ use gpuvitals_core::{Health, MetricId, Table};
 use gpuvitals_listener::Access;
 use gpuvitals_listener::client::{BearerToken, Credentials};
 use gpuvitals_remote::{Remote, serve, v1};
+use gpuvitals_rig::rounds::rounds;
 use gpuvitals_rig::waiting::{soon, watched};
 use gpuvitals_suite::{BASE_NS, TestRow, answer, batch, cases};
 use proptest::prelude::*;
@@ -72,7 +73,7 @@ fn states(fleet: &Fleet) -> Vec<GpuState> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 24, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: rounds(24), ..ProptestConfig::default() })]
     #[test]
     fn the_other_end_answers_as_all_histories_do(case in cases()) {
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();

@@ -5,6 +5,7 @@ use std::time::Duration;
 use crate::support::{
     HOUR, Model, Row, SECOND, assert_ends, assert_is, assert_steps, batch, grid, quiet, row,
 };
+use gpuvitals_rig::rounds::rounds;
 use gpuvitals_store::{Store, StoreConfig};
 use proptest::prelude::*;
 
@@ -77,13 +78,8 @@ fn run(actions: &[Action], config: impl Fn(&std::path::Path) -> StoreConfig) {
     });
 }
 
-/// A third of them, unless it may take long: an unoptimised store needs seconds for one.
-fn cases(long: u32) -> u32 {
-    if std::env::var_os("GPUVITALS_TEST_LONG").is_some() { long } else { long / 3 }
-}
-
 proptest! {
-    #![proptest_config(ProptestConfig { cases: cases(32), ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: rounds(32), ..ProptestConfig::default() })]
 
     #[test]
     fn unmerged(actions in prop::collection::vec(action(), 1..14)) {
@@ -116,7 +112,7 @@ proptest! {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: cases(24), ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: rounds(24), ..ProptestConfig::default() })]
 
     #[test]
     fn some_rows_in_memory(actions in prop::collection::vec(action(), 1..20), bytes in 0_usize..2_000) {

@@ -9,6 +9,7 @@ use gpuvitals_core::history::{
     Selector,
 };
 use gpuvitals_core::{Batch, IdentityColumn, MetricId, Origin, Table, catalogue};
+use gpuvitals_rig::rounds::rounds;
 use gpuvitals_store::{ROWS_MAX, Store, StoreConfig};
 use gpuvitals_suite::{BASE_NS, Model, TestRow, Write, answer, batch, cases, check_buckets, check_values};
 use proptest::prelude::*;
@@ -83,7 +84,7 @@ impl Bench {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 48, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: rounds(48), ..ProptestConfig::default() })]
     #[test]
     fn answers_of_several_stores_merge_into_the_answer_of_all_rows(case in cases(), stores in 2..4_u8) {
         let mut model = Model::default();

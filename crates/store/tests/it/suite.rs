@@ -6,6 +6,7 @@ use gpuvitals_core::history::{
     Aggregate, BucketQuery, FleetBounds, GroupColumn, History, Matcher, Pattern, Selector, TextTest,
 };
 use gpuvitals_core::{IdentityColumn, MetricId, Table};
+use gpuvitals_rig::rounds::rounds;
 use gpuvitals_store::{Store, StoreConfig, StoreView};
 use gpuvitals_suite::{
     AHEAD_AT_MOST_NS, BASE_NS, Case, Model, TestRow, Write, cases, check_buckets, check_fleet,
@@ -45,7 +46,7 @@ async fn rolling(dir: &std::path::Path, case: &Case, days: bool) -> (Store, Mode
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 96, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: rounds(96), ..ProptestConfig::default() })]
     #[test]
     fn the_store_answers_as_all_histories_do(case in cases(), merges in any::<bool>()) {
         let dir = tempfile::tempdir().unwrap();
@@ -58,7 +59,7 @@ proptest! {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 32, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: rounds(32), ..ProptestConfig::default() })]
     #[test]
     fn rollups_have_the_answers_of_their_rows(case in cases(), days in any::<bool>()) {
         let dir = tempfile::tempdir().unwrap();
