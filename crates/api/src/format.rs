@@ -84,7 +84,7 @@ impl Format {
 /// A table that is sent, and what it leaves out.
 #[derive(Debug)]
 pub(crate) struct TablePage<'a> {
-    /// Its rows.
+    /// The rows of this page.
     pub(crate) records: &'a RecordBatch,
     /// Where it goes on; none: it has the last row.
     pub(crate) next: Option<NextPage>,

@@ -28,7 +28,7 @@ const LATELY_NS: i64 = 5 * MINUTE_NS;
 /// What is kept, and what goes on around it.
 #[derive(Debug)]
 pub(crate) struct KeptJobs {
-    /// The incidents.
+    /// Incidents of jobs, by which nodes are asked.
     pub(crate) incidents: Arc<JobIncidents>,
     changed: watch::Sender<()>,
     followers: Arc<Semaphore>,

@@ -138,9 +138,9 @@ pub enum JobError {
     /// A node has sent too much.
     #[error("{what} is more than {max} bytes")]
     TooLong {
-        /// Of what.
+        /// What was too long, as the subject of a sentence.
         what: &'static str,
-        /// The most.
+        /// The most bytes that it may have.
         max: u64,
     },
     /// The disk cannot be used.

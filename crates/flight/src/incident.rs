@@ -60,9 +60,9 @@ pub struct FlightIncident {
 /// A span of time, nanoseconds UTC, ends included.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FlightSpan {
-    /// First instant.
+    /// Its first instant, nanoseconds UTC since 1970.
     pub from_ns: i64,
-    /// Last instant.
+    /// Its last instant, nanoseconds UTC since 1970.
     pub to_ns: i64,
 }
 

@@ -58,9 +58,9 @@ pub struct JobMembers {
 /// What a node is asked for.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct JobRequest {
-    /// The incident.
+    /// Id of the incident.
     pub id: String,
-    /// What of it.
+    /// Which part of its time.
     pub part: WindowPart,
     /// The time that rows may be of.
     pub asked: FlightSpan,

@@ -66,11 +66,11 @@ pub struct JobTrigger {
 /// The GPU that failed first, by the clock of its node.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FirstVictim {
-    /// Its node.
+    /// Its node, as `cluster/node`, or by its name if it has no cluster.
     pub node: String,
-    /// Its key.
+    /// Key of the GPU.
     pub gpu: String,
-    /// When, nanoseconds UTC since 1970.
+    /// When it failed, nanoseconds UTC since 1970.
     pub at_ns: i64,
     /// How it failed, in words.
     pub why: String,
@@ -102,7 +102,7 @@ pub struct AskedNode {
 /// Rows that a node has sent.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NodeWindow {
-    /// How many.
+    /// How many rows came.
     pub rows: u64,
     /// Time from the first row to the last; none: the node has none.
     pub had: Option<FlightSpan>,
@@ -119,7 +119,7 @@ pub struct NodeWindow {
 /// A GPU with rows in a window.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct WindowGpu {
-    /// Its key.
+    /// Key of the GPU.
     pub gpu: String,
     /// When it last gave a value, nanoseconds UTC since 1970; none: it gave none.
     pub last_ns: Option<i64>,
@@ -148,10 +148,10 @@ impl JobTrigger {
 }
 
 impl WindowPart {
-    /// Both.
+    /// Both parts, in the order in which a node is asked for them.
     pub const ALL: [Self; 2] = [Self::Window, Self::Rest];
 
-    /// Its name.
+    /// Its name in paths and files.
     pub fn name(self) -> &'static str {
         match self {
             Self::Window => "window",

@@ -2063,9 +2063,9 @@ export interface components {
             detail: string;
             /** @description When that was. */
             at: components["schemas"]["Moment"];
-            /** @description The time that its nodes are asked for: from here on. */
+            /** @description The first instant that its nodes are asked for. */
             start: components["schemas"]["Moment"];
-            /** @description To here. */
+            /** @description The last instant that they are asked for. */
             end: components["schemas"]["Moment"];
             /**
              * @description How many nodes are asked.
@@ -2083,13 +2083,13 @@ export interface components {
         };
         /** @description The GPU that failed first, by the clock of its node. */
         IncidentVictim: {
-            /** @description Its key. */
+            /** @description The id of the GPU. */
             gpu: string;
-            /** @description Its node. */
+            /** @description The name of its node. */
             hostname: string;
-            /** @description When. */
+            /** @description When it failed. */
             at: components["schemas"]["Moment"];
-            /** @description How, in words. */
+            /** @description How it failed, in words. */
             why: string;
             /**
              * @description Why another one may have been the first, as the clocks and readings of two nodes do not tell; null: nothing speaks for that.

@@ -22,9 +22,9 @@ pub(crate) struct IncidentNote<'a> {
     detail: &'a str,
     /// When that was.
     at: Moment,
-    /// The time that its nodes are asked for: from here on.
+    /// The first instant that its nodes are asked for.
     start: Moment,
-    /// To here.
+    /// The last instant that they are asked for.
     end: Moment,
     /// How many nodes are asked.
     #[schema(example = 3)]
@@ -41,13 +41,13 @@ pub(crate) struct IncidentNote<'a> {
 /// The GPU that failed first, by the clock of its node.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct IncidentVictim<'a> {
-    /// Its key.
+    /// The id of the GPU.
     gpu: &'a str,
-    /// Its node.
+    /// The name of its node.
     hostname: &'a str,
-    /// When.
+    /// When it failed.
     at: Moment,
-    /// How, in words.
+    /// How it failed, in words.
     why: &'a str,
     /// Why another one may have been the first, as the clocks and readings of two nodes do not tell; null: nothing speaks for that.
     #[schema(

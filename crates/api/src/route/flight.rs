@@ -85,7 +85,7 @@ const TIMES: &str = "ASKED,HEARD,ANSWERED: nanoseconds UTC since 1970";
 /// What a name of a node may be.
 const NODE: &str = "NODE or CLUSTER/NODE: 1 to 200 of letters, digits, -, _ and ., no . first";
 
-/// The paths.
+/// The paths by which nodes and people reach the incidents of jobs.
 pub(crate) fn paths() -> Router<Api> {
     Router::new()
         .route(JOB_REQUESTS_PATH, get(follow).post(ask).fallback(refused))
@@ -99,7 +99,7 @@ async fn refused(method: Method, uri: Uri) -> Response {
     page::refuse_method(&method, uri.path(), "GET, HEAD, POST")
 }
 
-/// Whose requests.
+/// The node that follows what it is asked for.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct FollowParams {
@@ -252,7 +252,7 @@ async fn list(Shared(api): Shared<Api>, Asked(NoParams {}): Asked<NoParams>) -> 
     Ok(Json(JobIncidentList { incidents }).into_response())
 }
 
-/// One incident.
+/// An incident with what each node has answered.
 async fn one(Shared(api): Shared<Api>, Named(id): Named, Asked(NoParams {}): Asked<NoParams>) -> Answered {
     let incident = api.jobs()?.incidents.one(&id)?;
     Ok(Json(incident).into_response())

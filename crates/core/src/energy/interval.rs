@@ -100,7 +100,7 @@ pub(super) struct EnergyFacts {
 /// The power of GPUs with the same sensors over some time, added up.
 #[derive(Debug, Clone, Copy)]
 pub struct PowerInTime {
-    /// Their energy.
+    /// Energy of all these GPUs together, joules.
     pub joules: f64,
     /// Seconds over which power was read, of all GPUs together.
     pub seen_s: f64,

@@ -43,7 +43,7 @@ impl<T: Send + 'static> ThreadSums<T> {
         })
     }
 
-    /// The sums.
+    /// Takes all sums out; together they are those of all rows.
     pub(super) fn all(&self) -> Vec<T> {
         std::mem::take(&mut *self.lock())
     }

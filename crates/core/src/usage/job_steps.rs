@@ -15,7 +15,7 @@ use crate::{Batch, IdentityColumn};
 pub struct StepOnHost {
     /// What the batch system calls the step: its number, or `batch`.
     pub step: Arc<str>,
-    /// The host.
+    /// Name of the host that it runs on.
     pub host: Arc<str>,
     as_of_ns: i64,
     /// When it was first seen there, nanoseconds UTC since 1970.

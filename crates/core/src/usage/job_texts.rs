@@ -36,7 +36,7 @@ pub enum JobText {
     User,
     /// The account that it is charged to.
     Account,
-    /// Its queue.
+    /// The queue or partition that it was submitted to.
     Queue,
     /// Its label of this key.
     Label(Arc<str>),
@@ -145,7 +145,7 @@ fn text_of(texts: &DictionaryArray<Int32Type>, place: usize) -> Option<&str> {
 }
 
 impl JobTexts {
-    /// Nothing yet.
+    /// Takes this text of each job; nothing is known yet.
     pub fn of(text: JobText) -> Self {
         Self { text, clusters: Vec::new(), texts: Vec::new(), places: HashMap::default() }
     }

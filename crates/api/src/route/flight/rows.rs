@@ -25,7 +25,7 @@ use crate::route::answered::Answered;
 
 const MILLISECOND_NS: i64 = 1_000_000;
 
-/// Which values.
+/// Which values of which GPU, and in which form.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct ValuesParams {
