@@ -23,7 +23,7 @@ use crate::{Batch, Health, IdentityColumn, Table};
 pub(super) const PAGE_ROWS: usize = 20_000;
 /// Rows of a page that is one of very many: each costs a look at the keys of others.
 const SWEPT_PAGE_ROWS: usize = 100_000;
-/// Most jobs of which a text is held: two months of 50,000 a day. Each takes a hundred bytes.
+/// Most jobs of which a text is held: two months of 50,000 a day. Each that has a number takes fifty bytes.
 const JOBS_MAX: usize = 3_000_000;
 
 /// Kept rows, to be asked. Answers take no thread of the caller's runtime, and every history bounds how many it works on

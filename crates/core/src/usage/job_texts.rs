@@ -2,6 +2,7 @@
 
 use std::cmp::Ordering;
 use std::collections::HashMap;
+use std::hash::Hash;
 use std::sync::Arc;
 
 use arrow_array::cast::AsArray;
@@ -75,7 +76,10 @@ pub struct JobTexts {
 #[derive(Debug)]
 struct ClusterTexts {
     cluster: Option<Arc<str>>,
-    jobs: HashMap<Arc<str>, NewestText, RandomState>,
+    /// By number: batch systems number their jobs, and of millions of numbers each is compared without a look at a text of its own.
+    numbered: HashMap<u64, NewestText, RandomState>,
+    /// Those whose ids are no numbers: pods and recordings.
+    named: HashMap<Arc<str>, NewestText, RandomState>,
 }
 
 /// What was told last.
@@ -138,6 +142,12 @@ impl<'a> TextColumns<'a> {
     }
 }
 
+/// The number that an id is; none: it is not written as a number is.
+fn number_of(id: &str) -> Option<u64> {
+    let is_written_so = id == "0" || id.starts_with(|first: char| matches!(first, '1'..='9'));
+    if is_written_so { id.parse().ok() } else { None }
+}
+
 /// A text of a column, by its place.
 fn text_of(texts: &DictionaryArray<Int32Type>, place: usize) -> Option<&str> {
     let values = texts.values().as_string_opt::<i32>()?;
@@ -157,7 +167,7 @@ impl JobTexts {
 
     /// How many jobs it has.
     pub fn jobs(&self) -> usize {
-        self.clusters.iter().map(|one| one.jobs.len()).sum()
+        self.clusters.iter().map(|one| one.numbered.len() + one.named.len()).sum()
     }
 
     /// Adds rows of `jobs`.
@@ -191,11 +201,13 @@ impl JobTexts {
         let newest = NewestText { as_of_ns: told.as_of_ns, place };
         let cluster = self.cluster(cluster);
         let Self { clusters, texts, .. } = self;
-        let Some(ClusterTexts { jobs, .. }) = clusters.get_mut(cluster) else { return };
-        if let Some(known) = jobs.get_mut(id) {
+        let Some(ClusterTexts { numbered, named, .. }) = clusters.get_mut(cluster) else { return };
+        if let Some(number) = number_of(id) {
+            note_newest(numbered, number, newest, texts);
+        } else if let Some(known) = named.get_mut(id) {
             known.replace(newest, texts);
         } else {
-            jobs.insert(Arc::from(id), newest);
+            named.insert(Arc::from(id), newest);
         }
     }
 
@@ -215,7 +227,8 @@ impl JobTexts {
         let found = self.clusters.iter().position(|known| known.cluster.as_deref() == cluster);
         found.unwrap_or_else(|| {
             let cluster = cluster.map(Arc::from);
-            self.clusters.push(ClusterTexts { cluster, jobs: HashMap::default() });
+            let (numbered, named) = (HashMap::default(), HashMap::default());
+            self.clusters.push(ClusterTexts { cluster, numbered, named });
             self.clusters.len() - 1
         })
     }
@@ -223,14 +236,19 @@ impl JobTexts {
     /// Adds what others found, of the same text.
     pub fn and(&mut self, other: Self) {
         let places: Vec<u32> = other.texts.iter().map(|text| self.place(text)).collect();
-        for ClusterTexts { cluster, jobs } in other.clusters {
+        let moved = |newest: NewestText| {
+            let place = newest.place.and_then(|place| places.get(place as usize).copied());
+            NewestText { place, ..newest }
+        };
+        for ClusterTexts { cluster, numbered, named } in other.clusters {
             let cluster = self.cluster(cluster.as_deref());
             let Self { clusters, texts, .. } = self;
             let Some(known) = clusters.get_mut(cluster) else { continue };
-            for (id, newest) in jobs {
-                let place = newest.place.and_then(|place| places.get(place as usize).copied());
-                let newest = NewestText { place, ..newest };
-                known.jobs.entry(id).and_modify(|known| known.replace(newest, texts)).or_insert(newest);
+            for (number, newest) in numbered {
+                note_newest(&mut known.numbered, number, moved(newest), texts);
+            }
+            for (id, newest) in named {
+                note_newest(&mut known.named, id, moved(newest), texts);
             }
         }
     }
@@ -244,9 +262,23 @@ impl JobTexts {
         }
         let id = job_of(holder)?;
         let of_cluster = self.clusters.iter().find(|known| known.cluster.as_deref() == cluster)?;
-        let place = of_cluster.jobs.get(id)?.place?;
+        let newest = match number_of(id) {
+            Some(number) => of_cluster.numbered.get(&number),
+            None => of_cluster.named.get(id),
+        };
+        let place = newest?.place?;
         self.texts.get(place as usize).cloned()
     }
+}
+
+/// Notes what was told of a job, unless what is known is newer.
+fn note_newest<K: Eq + Hash>(
+    jobs: &mut HashMap<K, NewestText, RandomState>,
+    job: K,
+    newest: NewestText,
+    texts: &[Arc<str>],
+) {
+    jobs.entry(job).and_modify(|known| known.replace(newest, texts)).or_insert(newest);
 }
 
 impl NewestText {
@@ -298,6 +330,10 @@ mod tests {
             ("", "8", 3, "bob", ""),
             ("", "9", 3, "", "app=x,team=cv"),
             ("", "9", 3, "", "phase=1"),
+            ("", "07", 9, "max", ""),
+            ("", "18446744073709551617", 9, "eve", ""),
+            ("", "run:x", 1, "old", ""),
+            ("", "run:x", 2, "ray", ""),
         ];
         for turn in 0..rows.len() {
             let mut turned = rows.to_vec();
@@ -313,11 +349,15 @@ mod tests {
                 other
             };
             let users = of(JobText::User);
-            assert_eq!(users.jobs(), 3);
+            assert_eq!(users.jobs(), 6);
             let user = |cluster: Option<&str>, holder: &str| users.group(cluster, holder);
             assert_eq!(user(None, "job:7").as_deref(), Some("kim"), "turn {turn}");
             assert_eq!(user(Some("east"), "job:7").as_deref(), Some("lee"));
             assert_eq!(user(None, "job:8").as_deref(), Some("bob"), "turn {turn}");
+            assert_eq!(user(None, "job:07").as_deref(), Some("max"), "another one than 7");
+            assert_eq!(user(None, "job:18446744073709551617").as_deref(), Some("eve"), "however long it is");
+            assert_eq!(user(None, "job:+7"), None);
+            assert_eq!(user(None, "run:x").as_deref(), Some("ray"), "turn {turn}");
             assert_eq!(user(None, "user:zoe").as_deref(), Some("zoe"));
             assert_eq!(user(Some("west"), "job:7"), None);
             assert_eq!(user(None, "pod:a/b/c"), None);
