@@ -21,8 +21,8 @@ pub(super) const EXAMPLES: &str = "Examples:
   gpuvitals jobs waste --last 7d --by namespace --csv
   gpuvitals jobs waste --last 31d --html waste.html
 
-WASTED is the time whose utilisation is known, less time times utilisation; its % is of the time held. IDLE is the part of it in which the GPU did nothing at all. By user all that hooks told in the range is read, a million rows at
-most: of more the question is refused, ask for fewer days. Docs: docs/jobs.md.";
+WASTED is the time whose utilisation is known, less time times utilisation; its % is of the time held. IDLE is the part of it in which the GPU did nothing at all. By user all that hooks told in the range is read: of more than three million jobs
+the question is refused, ask for fewer days. Docs: docs/jobs.md.";
 
 /// Most lines: of more the rest is in the sums alone.
 const LINES_MAX: usize = 10_000;
