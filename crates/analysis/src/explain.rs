@@ -7,13 +7,13 @@
 mod happened;
 mod presence;
 
-use gpuvitals_core::MetricId;
 use gpuvitals_core::history::{Fleet, GpuState};
 use gpuvitals_core::number::float;
+use gpuvitals_core::{IdentityColumn, MetricId};
 
 use crate::condition;
 use crate::findings::threshold::HUNG_BUSY_PCT;
-use crate::findings::{Evidence, GpuWindow};
+use crate::findings::{Evidence, GpuWindow, POWERS};
 use crate::health_event::HealthEvent;
 use crate::robust::Spread;
 
@@ -32,7 +32,7 @@ const XID_LAST: MetricId = MetricId::of("xid_last");
 
 const NO_DATA: &str = "no_data";
 const LOW_POWER: &str = "low_power";
-/// Power as a share of its limit, up to which a GPU that says that it is busy all the time does little.
+/// Power as a share of its limit, or of what its model draws, up to which a GPU that says that it is busy all the time does little.
 const LOW_POWER_SHARE: f64 = 0.35;
 /// Weight of an XID that came before the time: what it broke may be broken still.
 const XID_BEFORE_WEIGHT: f64 = 0.5;
@@ -68,6 +68,17 @@ pub struct SlowTime<'a> {
     pub events: &'a [HealthEvent],
     /// The XID that it reported last, if it came before.
     pub xid_before: Option<i64>,
+    /// What [`model_power_w`] says.
+    pub model_power_w: Option<f64>,
+}
+
+/// The highest power of a GPU of this one's model, W, by the latest value of each: what to compare with where no limit is known. None: its
+/// model is not known, or the power of none of them.
+pub fn model_power_w(gpu: &GpuState, fleet: &Fleet) -> Option<f64> {
+    let model = gpu.identity.get(IdentityColumn::Model)?;
+    let alike = fleet.gpus.iter().filter(|other| other.identity.get(IdentityColumn::Model) == Some(model));
+    let power = |other: &GpuState| POWERS.iter().find_map(|metric| Fleet::latest(other, *metric));
+    alike.filter_map(|other| Some(power(other)?.value.as_f64())).max_by(f64::total_cmp)
 }
 
 /// The causes, the heaviest first; none: nothing unusual is known.
@@ -272,18 +283,23 @@ fn stands_still(own: &GpuWindow) -> Option<SlowCause> {
     Some(SlowCause { id: LOW_POWER, weight, sentence, evidence: vec![evidence] })
 }
 
-/// It said all the time that it is busy, and drew little of the power that it may draw.
+/// It said all the time that it is busy, and drew little of the power that it may draw, or of what its model draws.
 fn low_power(time: &SlowTime<'_>, own: &GpuWindow) -> Option<SlowCause> {
     let latest = |metric| Fleet::latest(time.gpu, metric).map(|latest| latest.value.as_f64());
-    let limit_w = latest(POWER_SET).or_else(|| latest(POWER_DEFAULT)).filter(|watts| *watts > 0.0)?;
-    let power_w = own.power_w.filter(|watts| *watts <= LOW_POWER_SHARE * limit_w)?;
+    let limit_w = latest(POWER_SET).or_else(|| latest(POWER_DEFAULT)).filter(|watts| *watts > 0.0);
+    let most_w = limit_w.or(time.model_power_w.filter(|watts| *watts > 0.0))?;
+    let power_w = own.power_w.filter(|watts| *watts <= LOW_POWER_SHARE * most_w)?;
     own.utilization_pct.filter(|busy| *busy >= HUNG_BUSY_PCT)?;
+    let (beside, what) = match limit_w {
+        Some(limit_w) => (format!(" of {limit_w:.0} W"), "its limit"),
+        None => (format!(", while a GPU of its model draws {most_w:.0} W"), "a GPU of its model"),
+    };
     let sentence = format!(
-        "it said all the time that it is busy and drew {power_w:.0} W of {limit_w:.0} W: many small kernels look like that, and so does a \
+        "it said all the time that it is busy and drew {power_w:.0} W{beside}: many small kernels look like that, and so does a \
          kernel that waits; its values cannot tell which"
     );
-    let evidence = vec![Evidence::derived("power_w", "W", power_w.round()).beside(limit_w, "its limit")];
-    Some(SlowCause { id: LOW_POWER, weight: 1.0 - power_w / limit_w, sentence, evidence })
+    let evidence = vec![Evidence::derived("power_w", "W", power_w.round()).beside(most_w, what)];
+    Some(SlowCause { id: LOW_POWER, weight: 1.0 - power_w / most_w, sentence, evidence })
 }
 
 /// The median of all peers that have a value: one that does nothing is a peer, too.

@@ -44,6 +44,7 @@ pub use level::WorkLevel;
 pub use life::{LIFE_KINDS, LifeChange, life_rows};
 pub use marked::RunMarks;
 pub use ras::RasBlocks;
+pub(crate) use recent::POWERS;
 pub use recent::{GpuWindow, Recent};
 pub use repeats::RepeatedXids;
 pub use rhythm::WorkRhythm;

@@ -54,6 +54,7 @@ fn of(own: GpuWindow, events: &[HealthEvent]) -> Vec<(&'static str, String)> {
         presence: Presence { minutes: 10, silent: 10 - own.minutes },
         events,
         xid_before: None,
+        model_power_w: Some(690.0),
     };
     explain(&time).into_iter().map(|cause| (cause.id, cause.sentence)).collect()
 }
@@ -119,6 +120,32 @@ fn of_a_gpu_that_says_that_it_is_busy_at_low_power_it_is_said_that_its_values_ca
     assert_eq!(ids(&of(idle, &[])), ["little_work"]);
 }
 
+#[test]
+fn where_no_limit_is_known_low_power_is_that_beside_what_the_model_draws() {
+    let said = |power_w, model_power_w| {
+        let time = SlowTime {
+            gpu: &gpu_since(0),
+            own: Some(GpuWindow { power_w: Some(power_w), ..SOUND }),
+            peers: &[],
+            neighbours: &[],
+            presence: Presence { minutes: 10, silent: 0 },
+            events: &[],
+            xid_before: None,
+            model_power_w,
+        };
+        explain(&time).into_iter().map(|cause| cause.sentence).collect::<Vec<_>>()
+    };
+    assert_eq!(
+        said(118.0, Some(689.0)),
+        [
+            "it said all the time that it is busy and drew 118 W, while a GPU of its model draws 689 W: many small kernels look like \
+          that, and so does a kernel that waits; its values cannot tell which"
+        ]
+    );
+    assert!(said(118.0, Some(300.0)).is_empty());
+    assert!(said(118.0, None).is_empty(), "there is nothing to compare with");
+}
+
 /// A GPU that began to report so many seconds after the start.
 fn gpu_since(second: i64) -> GpuState {
     GpuState {
@@ -177,6 +204,7 @@ fn a_peer_that_does_nothing_is_a_peer() {
             presence: Presence { minutes: 10, silent: 0 },
             events: &[],
             xid_before: None,
+            model_power_w: None,
         };
         explain(&time).into_iter().map(|cause| cause.sentence).collect::<Vec<_>>()
     };

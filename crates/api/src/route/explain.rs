@@ -144,6 +144,7 @@ impl Ask for ExplainAsk {
                 presence: Presence::of(&buckets, &gpu, end_ns, view.now_ns()),
                 events: &events,
                 xid_before: happened.xid_before,
+                model_power_w: explain::model_power_w(&gpu, &fleet),
             };
             let causes = explain::explain(&time);
             let verdict = causes.first().map_or_else(

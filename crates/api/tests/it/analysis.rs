@@ -250,6 +250,26 @@ async fn a_slow_gpu_is_explained_by_its_clock_beside_its_job() {
 }
 
 #[tokio::test]
+async fn a_gpu_that_is_busy_at_low_power_is_compared_with_its_model_where_no_limit_is_known() {
+    let world = judging().await;
+    let [low, high] = [118.0, 689.0].map(|watts| [("utilization_pct", 100.0), ("power_w", watts)]);
+    let both = |n: i64| {
+        [
+            (gpu("GPU-low", "n1", 1, H100), 15 * n, low.as_slice()),
+            (gpu("GPU-high", "n1", 0, H100), 15 * n, high.as_slice()),
+        ]
+    };
+    let all: Vec<Row<'_>> = (0..40).flat_map(both).collect();
+    world.append(rows(&all)).await;
+    let answer = world.ok("/api/v1/gpus/GPU-low/explain").await;
+    assert_eq!(answer["causes"][0]["id"], "low_power", "{answer}");
+    let beside = &answer["causes"][0]["evidence"][0]["compared_with"];
+    assert_eq!(*beside, json!({"value": 689.0, "origin": "a GPU of its model"}));
+    assert!(answer["verdict"].as_str().unwrap().contains("while a GPU of its model draws 689 W"), "{answer}");
+    assert_eq!(world.ok("/api/v1/gpus/GPU-high/explain").await["causes"], json!([]));
+}
+
+#[tokio::test]
 async fn an_xid_in_the_values_is_a_cause_and_a_whole_minute_at_the_end_is_not_empty() {
     let world = judging().await;
     let who = gpu("GPU-x", "n1", 0, H100);
