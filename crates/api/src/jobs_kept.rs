@@ -180,6 +180,7 @@ mod tests {
         let finding = FleetFinding {
             kind,
             severity: kind.severity,
+            opens_after_ns: kind.opens_after_ns,
             subject: Subject::Job("a/research/train-7".into()),
             since_ns,
             since_is_bound: false,

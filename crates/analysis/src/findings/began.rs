@@ -14,6 +14,7 @@ use gpuvitals_core::history::{
 use gpuvitals_core::time::MINUTE_NS;
 use gpuvitals_core::{Batch, IdentityColumn, MetricId, Table};
 
+use super::level::WorkLevel;
 use super::recent::{self, HolderScope, Minute};
 use super::since::{Began, LOOK_BACK_NS};
 use super::threshold::{
@@ -42,7 +43,7 @@ pub struct LookBack {
 #[derive(Debug, Clone)]
 struct AskedFinding {
     subject: Subject,
-    /// The GPU that shows it; none: the model does.
+    /// The GPU that shows it, of a job the first that the finding names; none: the model does.
     gpu: Option<Arc<GpuState>>,
     /// What its value is compared with.
     level: f64,
@@ -62,6 +63,8 @@ pub struct Shown {
     trace: Trace,
     /// What its value is compared with.
     level: f64,
+    /// No later row is looked at.
+    until_ns: i64,
 }
 
 /// How values show a finding.
@@ -71,13 +74,33 @@ enum Trace {
     Condition,
     /// The values of a minute beside what the finding is compared with; none: they say nothing. Those under these
     /// holders count.
-    Minutes { shows: fn(&Minute, f64) -> Option<bool>, holders: HolderScope },
+    Minutes { shows: fn(&Minute, f64) -> Option<bool>, holders: HolderScope, run: MinuteRun },
     /// Several drivers on GPUs of the model.
     Drivers,
 }
 
+/// How the minutes that show a finding follow each other.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum MinuteRun {
+    /// Some between them do not show it: the finding is about the last minutes together.
+    Loose,
+    /// Without a break; rows decide where it begins.
+    Unbroken,
+}
+
+impl Trace {
+    fn is_unbroken(self) -> bool {
+        matches!(self, Self::Minutes { run: MinuteRun::Unbroken, .. })
+    }
+}
+
 fn minutes(shows: fn(&Minute, f64) -> Option<bool>) -> Trace {
-    Trace::Minutes { shows, holders: HolderScope::All }
+    Trace::Minutes { shows, holders: HolderScope::All, run: MinuteRun::Loose }
+}
+
+/// The same under the present holder.
+fn of_holder(run: MinuteRun, shows: fn(&Minute, f64) -> Option<bool>) -> Trace {
+    Trace::Minutes { shows, holders: HolderScope::Present, run }
 }
 
 /// The columns by which a finding is looked for, and how; none: the finding says itself when it began.
@@ -97,18 +120,21 @@ fn trace(finding: &FleetFinding) -> Option<(Vec<MetricId>, Trace)> {
         ),
         "straggler" => (
             of_load(&recent::CLOCKS),
-            Trace::Minutes {
-                shows: |minute, median| Some(minute.loaded()?.clock? < STRAGGLER_CLOCK.1 * median),
-                holders: HolderScope::Present,
-            },
+            of_holder(MinuteRun::Loose, |minute, median| {
+                Some(minute.loaded()?.clock? < STRAGGLER_CLOCK.1 * median)
+            }),
         ),
         "starved" => (
             vec![recent::UTILIZATION],
-            Trace::Minutes {
-                shows: |minute, median| Some(minute.utilization? <= median - STARVED_PCT.1),
-                holders: HolderScope::Present,
-            },
+            of_holder(MinuteRun::Loose, |minute, median| Some(minute.utilization? <= median - STARVED_PCT.1)),
         ),
+        "job_hung" => {
+            let stands_still = |minute: &Minute, power_w| {
+                let level = WorkLevel { power_w, ..WorkLevel::default() };
+                Some(level.is_far_above(minute.utilization?, minute.power?))
+            };
+            (of_load(&recent::POWERS), of_holder(MinuteRun::Unbroken, stands_still))
+        }
         "pcie_degraded" if finding.evidence.iter().any(|one| one.quantity == "pcie_gen") => (
             of_load(&[recent::PCIE_GENERATION]),
             minutes(|minute, others| Some(minute.loaded()?.pcie_generation? < others)),
@@ -171,6 +197,7 @@ impl LookBack {
             let compared = finding.evidence.first().and_then(|evidence| evidence.compared_with);
             let gpu = match &finding.subject {
                 Subject::Gpu(key) => Some(Arc::clone(fleet.get(key)?)),
+                Subject::Job(_) => Some(Arc::clone(fleet.get(finding.reach.gpus.first()?)?)),
                 _ => None,
             };
             let level = compared.map_or(0.0, |compared| compared.value);
@@ -215,7 +242,7 @@ impl LookBack {
                         marks = (0..steps.count).map(mark).collect();
                     }
                 }
-                (Trace::Minutes { shows, holders }, Some(gpu)) => {
+                (Trace::Minutes { shows, holders, .. }, Some(gpu)) => {
                     for minute in recent.minutes(&gpu.key, holders) {
                         if let Some(mark) = marks.get_mut(steps.at(minute.start_ns)) {
                             *mark = shows(minute, asked.level);
@@ -227,7 +254,8 @@ impl LookBack {
                 }
                 _ => {}
             }
-            let began = first_shown(&marks, self.patience()).map(|(step, is_first)| {
+            let shown = first_shown(&marks, self.patience()).or_else(|| self.newest_known(&marks));
+            let began = shown.map(|(step, is_first)| {
                 let at_ns = steps.time(step);
                 let is_older = asked.gpu.as_ref().is_none_or(|gpu| gpu.first_seen_ns < self.query.start_ns);
                 Began { at_ns, is_bound: (is_first && is_older) || coverage == Coverage::Partial }
@@ -240,6 +268,7 @@ impl LookBack {
                 metrics: self.query.metrics.clone(),
                 trace: self.trace,
                 level: asked.level,
+                until_ns: self.query.end_ns,
             }
         };
         self.asked.iter().map(one).collect()
@@ -248,9 +277,19 @@ impl LookBack {
     fn patience(&self) -> Patience {
         let minutes = usize::try_from(self.kind.closes_after_ns / MINUTE_NS).unwrap_or(1).max(1);
         match self.trace {
-            Trace::Minutes { .. } => Patience { minutes: minutes + WINDOW_MINUTES, silence_counts: true },
-            Trace::Condition | Trace::Drivers => Patience { minutes, silence_counts: false },
+            Trace::Minutes { run: MinuteRun::Loose, .. } => {
+                Patience { minutes: minutes + WINDOW_MINUTES, silence_counts: true }
+            }
+            Trace::Minutes { run: MinuteRun::Unbroken, .. } | Trace::Condition | Trace::Drivers => {
+                Patience { minutes, silence_counts: false }
+            }
         }
+    }
+
+    /// Of what rows decide, the minute that may have begun as another one: less than all of it shows it.
+    fn newest_known(&self, marks: &[Option<bool>]) -> Option<(usize, bool)> {
+        let newest = marks.iter().rposition(Option::is_some).map(|step| (step, false));
+        newest.filter(|_| self.trace.is_unbroken())
     }
 }
 
@@ -258,11 +297,13 @@ impl Shown {
     /// What to ask for the first row of the minute that shows it; none if only minutes do.
     pub fn rows(&self) -> Option<RowsQuery> {
         let (gpu, began) = (self.gpu.as_ref()?, self.began?);
+        // Of the minute before, the end may show it.
+        let before_ns = if self.trace.is_unbroken() { MINUTE_NS } else { 0 };
         let columns = self.metrics.iter().map(|metric| metric.metric().column.to_owned());
         Some(RowsQuery {
             gpus: vec![Arc::clone(&gpu.key)],
-            start_ns: Some(began.at_ns),
-            end_ns: Some(began.at_ns + MINUTE_NS - 1),
+            start_ns: Some(began.at_ns - before_ns),
+            end_ns: Some((began.at_ns + MINUTE_NS - 1).min(self.until_ns)),
             metrics: Some(columns.collect()),
             ..RowsQuery::of(Table::GpuEvents, ROWS_MAX)
         })
@@ -272,22 +313,24 @@ impl Shown {
     pub fn take(&mut self, rows: &Batch) {
         let (Some(gpu), Some(began)) = (&self.gpu, &mut self.began) else { return };
         let own = |row: usize, metric: MetricId| rows.metric(metric)?.value(row);
-        let shows = |row: &usize| match self.trace {
+        let shows = |row: usize| match self.trace {
             Trace::Condition => {
-                let shown =
-                    condition::shows(self.kind.id, |metric| own(*row, metric), |metric| newest(gpu, metric));
-                shown == Some(true)
+                condition::shows(self.kind.id, |metric| own(row, metric), |metric| newest(gpu, metric))
             }
             Trace::Minutes { shows, .. } => {
-                let instant = Minute::of_row(|metric| own(*row, metric).map(Value::as_f64));
-                shows(&instant, self.level) == Some(true)
+                let instant = Minute::of_row(|metric| own(row, metric).map(Value::as_f64));
+                shows(&instant, self.level)
             }
-            Trace::Drivers => false,
+            Trace::Drivers => None,
         };
         let is_any = |row: &usize| self.metrics.iter().any(|metric| own(*row, *metric).is_some());
-        let first = (0..rows.rows())
-            .find(shows)
-            .or_else(|| (0..rows.rows()).find(is_any).filter(|_| !matches!(self.trace, Trace::Condition)));
+        let (all, is_unbroken) = (|| 0..rows.rows(), self.trace.is_unbroken());
+        // Without a break it begins behind the last row that does not show it.
+        let last_other = all().rfind(|row| is_unbroken && shows(*row) == Some(false));
+        let first = all().skip(last_other.map_or(0, |row| row + 1)).find(|row| shows(*row) == Some(true));
+        let first = first.or_else(|| {
+            all().find(is_any).filter(|_| !is_unbroken && !matches!(self.trace, Trace::Condition))
+        });
         if let Some(at_ns) = first.and_then(|row| rows.timestamps().get(row)) {
             began.at_ns = *at_ns;
         }

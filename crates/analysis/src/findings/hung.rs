@@ -14,8 +14,8 @@ use super::recent::{POWERS, UTILIZATION};
 use super::survey::holder_of;
 use super::threshold::{
     ACTIVITY_LEVEL_MIN_PCT, BRAKE_SHARE, HEAT_SHARE, HUNG_ACTIVITY, HUNG_BUSY_PCT, HUNG_GPUS_MIN,
-    HUNG_OTHERS_SHARE, HUNG_POWER, HUNG_SM_ACTIVITY, LOADED_FROM_PCT, LOADED_MINUTES_MIN, MARKED_NOW_NS,
-    MARKED_SINCE_NS,
+    HUNG_OTHERS_SHARE, HUNG_POWER, HUNG_ROWS_MIN, HUNG_SM_ACTIVITY, LOADED_FROM_PCT, LOADED_MINUTES_MIN,
+    MARKED_NOW_NS, MARKED_SINCE_NS,
 };
 use super::throttling::percent;
 use super::{Candidate, Evidence, LostGpu, Member, Reach, Subject, Survey, finding};
@@ -40,6 +40,8 @@ struct WorkLook<'a> {
     gpu: &'a Arc<GpuState>,
     /// End of its last minute of work.
     worked_until_ns: i64,
+    /// From one of its rows to the next, nanoseconds.
+    interval_ns: i64,
     utilization: f64,
     /// Whether no process is on it any more.
     has_no_process: bool,
@@ -139,7 +141,7 @@ impl<'a> Survey<'a> {
     }
 
     fn look(&self, Member { gpu, window }: Member<'a>) -> Option<WorkLook<'a>> {
-        let WorkLevel { minutes, until_ns, power_w, activities, .. } = window?.level?;
+        let WorkLevel { minutes, until_ns, interval_ns, power_w, activities } = window?.level?;
         let now = |metric: MetricId| Some(self.now.fresh.recent(gpu, metric)?.as_f64());
         let power = POWERS.iter().find_map(|metric| now(*metric))?;
         if minutes < LOADED_MINUTES_MIN || power_w <= 0.0 {
@@ -155,6 +157,7 @@ impl<'a> Survey<'a> {
         Some(WorkLook {
             gpu,
             worked_until_ns: until_ns,
+            interval_ns,
             utilization,
             has_no_process: now(PROCESSES).is_some_and(|processes| processes <= 0.0),
             power: (power, power_w),
@@ -207,9 +210,13 @@ fn hung<'a>(holder: &Arc<str>, job: &JobLook<'a>) -> Option<Candidate> {
         let metric = metric.metric();
         Evidence::derived(metric.column, metric.unit.as_str(), now).beside(before, BEFORE)
     }));
-    let gpus: Vec<&Arc<GpuState>> = looks.iter().map(|look| look.gpu).collect();
+    // The rows of the first one say since when.
+    let others = looks.iter().filter(|look| !look.is_stuck());
+    let gpus: Vec<&Arc<GpuState>> = stuck.iter().copied().chain(others).map(|look| look.gpu).collect();
     let reach = Reach { concerned_gpus: present.len() + silent.len(), ..Reach::of(&gpus) };
-    let finding = finding("job_hung", Subject::Job(Arc::clone(holder)), sentence, evidence, reach);
+    let mut finding = finding("job_hung", Subject::Job(Arc::clone(holder)), sentence, evidence, reach);
+    let interval_ns = stuck.iter().map(|look| look.interval_ns).max()?;
+    finding.opens_after_ns = finding.opens_after_ns.max((HUNG_ROWS_MIN - 1) * interval_ns);
     Some(Candidate { opens, began: None, finding })
 }
 

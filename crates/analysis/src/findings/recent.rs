@@ -173,7 +173,7 @@ pub(super) struct Minute {
     pub(super) of_two_nodes: bool,
     pub(super) utilization: Option<f64>,
     pub(super) clock: Option<f64>,
-    power: Option<f64>,
+    pub(super) power: Option<f64>,
     pub(super) temperature: Option<f64>,
     pub(super) fan: Option<(f64, f64)>,
     pub(super) heat: Option<f64>,

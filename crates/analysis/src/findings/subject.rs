@@ -20,6 +20,8 @@ pub struct FleetFinding {
     pub kind: &'static FindingKind,
     /// How urgent it is.
     pub severity: Severity,
+    /// How long it must hold until it opens, nanoseconds: as its kind says, or longer where rows are rare.
+    pub opens_after_ns: i64,
     /// What it is about. Kind and subject identify the finding.
     pub subject: Subject,
     /// When it began, as far as is known, nanoseconds UTC since 1970.

@@ -156,6 +156,7 @@ pub(crate) fn finding(
     FleetFinding {
         kind,
         severity: kind.severity,
+        opens_after_ns: kind.opens_after_ns,
         subject,
         since_ns: 0,
         since_is_bound: true,

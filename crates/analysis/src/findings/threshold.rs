@@ -67,6 +67,8 @@ pub const HUNG_SM_ACTIVITY: f64 = 0.6;
 pub const ACTIVITY_LEVEL_MIN_PCT: f64 = 2.0;
 /// Fewest GPUs of a job, those that fell silent included.
 pub const HUNG_GPUS_MIN: usize = 2;
+/// Fewest rows of a GPU that show it: where they are far apart they take longer than the kind's time.
+pub const HUNG_ROWS_MIN: i64 = 3;
 /// Share of the GPUs of a job that may do nothing or be unknown meanwhile; one always may.
 pub const HUNG_OTHERS_SHARE: f64 = 0.125;
 

@@ -11,7 +11,7 @@ use super::{Began, Candidate, Evidence, FindingKind, FleetFinding, Silenced, Sub
 use crate::coverage::Coverage;
 use crate::health_event::HealthEvent;
 
-/// Findings through time. A finding opens when candidates for it have come for [`FindingKind::opens_after_ns`], and
+/// Findings through time. A finding opens when candidates for it have come for [`FleetFinding::opens_after_ns`], and
 /// closes when none has come for [`FindingKind::closes_after_ns`].
 ///
 /// Its life is kept elsewhere as events: after [`Tracker::update`] and [`Tracker::recall`], [`Tracker::changes`] are what is new.
@@ -67,7 +67,7 @@ impl Tracker {
             }
             let held_ns = at_ns.saturating_sub(tracked.began.at_ns);
             let is_sure = tracked.is_told || tracked.began.is_bound || !tracked.is_looked;
-            is_sure || held_ns >= tracked.finding.kind.opens_after_ns
+            is_sure || held_ns >= tracked.finding.opens_after_ns
         });
     }
 
@@ -121,7 +121,7 @@ impl Tracker {
         tracked.last_ns = now_ns;
         tracked.begin(began);
         let from_ns = if finding.kind.opens_by_looks { tracked.first_ns } else { tracked.began.at_ns };
-        let has_held = now_ns.saturating_sub(from_ns) >= finding.kind.opens_after_ns;
+        let has_held = now_ns.saturating_sub(from_ns) >= finding.opens_after_ns;
         tracked.is_open |= has_held || self.is_of_past;
         let Began { at_ns: since_ns, is_bound: since_is_bound } = tracked.began;
         tracked.finding = FleetFinding { since_ns, since_is_bound, ..finding };

@@ -58,6 +58,32 @@ async fn what_was_wrong_at_an_instant_is_judged_by_the_rows_up_to_it() {
 }
 
 #[tokio::test]
+async fn a_job_stands_still_since_the_first_row_of_those_that_show_it_without_a_break() {
+    let world = judging().await;
+    let works: &[(&str, f64)] = &[("utilization_pct", 98.0), ("power_w", 650.0)];
+    let stuck: &[(&str, f64)] = &[("utilization_pct", 100.0), ("power_w", 240.0)];
+    let gpus =
+        [0, 1].map(|n| gpu(&format!("GPU-{n}"), "n1", n, H100).with(IdentityColumn::Job, "train-7").unwrap());
+    // From 15:58:40 on, and for one row at 15:55.
+    let at = |ago: i64| if ago <= 80 || ago == 300 { stuck } else { works };
+    let all: Vec<Row<'_>> = (0..=120)
+        .flat_map(|tick| gpus.iter().map(move |gpu| (gpu.clone(), 10 * tick, at(10 * tick))))
+        .collect();
+    world.append(rows(&all)).await;
+    let since = async |at: &str| {
+        let list = world.ok(&format!("/api/v1/analysis/findings?kind=job_hung&at=2026-11-20T{at}Z")).await;
+        let found = list["findings"].as_array().unwrap().iter();
+        found.map(|one| json!([one["since"], one["since_at_least"]])).collect::<Vec<_>>()
+    };
+    for too_early in ["15:55:05", "15:58:45", "15:59:05"] {
+        assert!(since(too_early).await.is_empty(), "{too_early}");
+    }
+    for later in ["15:59:15", "15:59:55", "15:59:59"] {
+        assert_eq!(since(later).await, [json!(["2026-11-20T15:58:40Z", false])], "{later}");
+    }
+}
+
+#[tokio::test]
 async fn gpus_hosts_and_room_are_those_of_the_instant() {
     let world = an_hour_later().await;
     let then = "at=2026-11-20T16:04:00Z";

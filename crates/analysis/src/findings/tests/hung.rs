@@ -120,6 +120,21 @@ fn a_job_stands_still_though_up_to_half_of_it_fell_silent() {
 }
 
 #[test]
+fn of_rare_rows_three_show_it() {
+    let opens_after_s = |rows| {
+        let found = hung_of(8, rows, |_| ("n1", 2, WAITS)).into_iter();
+        let found: Vec<Candidate> =
+            found.map(|finding| Candidate { opens: true, began: None, finding }).collect();
+        let mut tracker = Tracker::default();
+        (0..600_i64).find(|second| {
+            tracker.update(NOW_NS + second * SECOND_NS, found.clone(), Coverage::Whole);
+            !tracker.open().is_empty()
+        })
+    };
+    assert_eq!([6, 2, 1].map(opens_after_s), [Some(30), Some(60), Some(120)]);
+}
+
+#[test]
 fn a_job_that_stopped_long_before_the_gateway_started_stands_still() {
     const BEFORE: &[(&str, f64)] =
         &[("utilization_pct", 99.0), ("power_w", 650.0), ("memory_utilization_pct", 45.0)];
