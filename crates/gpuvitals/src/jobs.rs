@@ -205,6 +205,8 @@ const ABOUT: [(&str, &str); 9] = [
     ("STATE", "state"),
     ("EXIT", "exit_code"),
 ];
+/// Head and field of the cluster.
+const CLUSTER: (&str, &str) = ("CLUSTER", "cluster");
 /// Heads that only the GPUs of one job have.
 const PEAKS: [&str; 3] = ["MAX W", "MAX °C", "MAX MB"];
 
@@ -228,6 +230,11 @@ fn in_words(field: &str, told: &Value) -> String {
     if ["start", "end"].contains(&field) { instant(told) } else { text(told) }
 }
 
+/// Whether lines are of different clusters, of which each may have a job of one name.
+fn are_of_several(jobs: &[&Value]) -> bool {
+    jobs.first().is_some_and(|first| jobs.iter().any(|job| job["cluster"] != first["cluster"]))
+}
+
 /// A line a job or group, and one about the rest of the GPUs' time. A narrow terminal has the first columns, whole.
 fn list(answer: &Value, by: &str, width: Option<usize>) -> String {
     let jobs: Vec<&Value> = answer["jobs"].as_array().into_iter().flatten().collect();
@@ -236,7 +243,9 @@ fn list(answer: &Value, by: &str, width: Option<usize>) -> String {
     let is_told = |field: &str| jobs.iter().any(|job| !told(job, field).is_null());
     let about: Vec<(&str, &str)> = ABOUT.into_iter().filter(|(_, field)| is_told(field)).collect();
     let asked = Some(ASKED).filter(|(_, field)| is_told(field));
-    let heads = [first.as_str(), "GPUS"].into_iter().chain(asked.map(|(head, _)| head));
+    let cluster = Some(CLUSTER).filter(|_| by != "cluster" && are_of_several(&jobs));
+    let heads = [first.as_str()].into_iter().chain(cluster.map(|(head, _)| head)).chain(["GPUS"]);
+    let heads = heads.chain(asked.map(|(head, _)| head));
     let heads = heads.chain(sums.iter().map(|(head, _)| *head));
     let heads = heads.chain(["HOSTS"]).chain(about.iter().map(|(head, _)| *head));
     let mut rows: Vec<Vec<String>> = vec![heads.map(str::to_owned).collect()];
@@ -244,7 +253,9 @@ fn list(answer: &Value, by: &str, width: Option<usize>) -> String {
         let simulated = if job["simulated"] == true { " (simulated)" } else { "" };
         let hosts: Vec<&str> =
             job["hosts"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
-        let mut row = vec![text(&job["group"]) + simulated, text(&job["gpus"])];
+        let mut row = vec![text(&job["group"]) + simulated];
+        row.extend(cluster.map(|(_, field)| text(&job[field])));
+        row.push(text(&job["gpus"]));
         row.extend(asked.map(|(_, field)| in_words(field, told(job, field))));
         row.extend(sums.iter().map(|(_, field)| number(job[*field].as_f64())));
         row.push(text(&Value::from(hosts.join(","))));
@@ -406,6 +417,19 @@ mod tests {
         assert!(priced.starts_with("NAMESPACE"), "{priced}");
         assert!(priced.contains("  COST") && !priced.contains("MAX W"), "{priced}");
         assert!(priced.contains("1 group;"), "{priced}");
+    }
+
+    #[test]
+    fn jobs_of_one_name_are_told_apart_by_their_clusters() {
+        let of = |clusters: [&str; 2]| {
+            let jobs = clusters.map(|cluster| job(Some("job:7"), &json!({"cluster": cluster})));
+            list(&answer(&jobs), "holder", None)
+        };
+        let shown = of(["east", "west"]);
+        let cells: Vec<Vec<&str>> =
+            shown.lines().map(|line| line.split_whitespace().take(3).collect()).collect();
+        assert_eq!(cells[..3], [["JOB", "CLUSTER", "GPUS"], ["job:7", "east", "2"], ["job:7", "west", "2"]]);
+        assert!(!of(["east", "east"]).contains("CLUSTER"));
     }
 
     #[test]
