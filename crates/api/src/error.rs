@@ -102,7 +102,7 @@ pub(crate) enum ApiError {
     #[error(transparent)]
     Parameter(#[from] ParameterError),
     #[error("{name} is missing; give {allowed}")]
-    Missing { name: &'static str, allowed: &'static str },
+    Missing { name: &'static str, allowed: Cow<'static, str> },
     #[error("the body: {0}")]
     Body(String),
     #[error("silences cannot be kept: this gateway has no queue that it publishes to")]

@@ -203,7 +203,7 @@ impl Ask for ClustersAsk {
         let mut selected = self.of.among(&view.clusters).map_err(|why| self.refused(&why))?;
         if self.what == ClustersQuestion::OneNode && selected.nodes.len() > 1 {
             let allowed = "the cluster that is meant: several have a node of this name";
-            return Err(ApiError::Missing { name: "cluster_id", allowed });
+            return Err(ApiError::Missing { name: "cluster_id", allowed: allowed.into() });
         }
         let missing = std::mem::take(&mut selected.missing);
         view.render(missing, move |view, _| self.body(&selected, view.now_ns())).await

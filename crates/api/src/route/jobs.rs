@@ -4,6 +4,7 @@ mod advice;
 mod steps;
 mod told;
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use axum::extract::State as Shared;
@@ -330,8 +331,11 @@ impl Ask for JobAsk {
         groups.retain(|one| self.cluster.is_none() || one.cluster == self.cluster);
         let Some(whole) = together(&groups) else { return Err(ApiError::no_holder(&self.id, &missing)) };
         if groups.iter().any(|one| one.cluster != whole.cluster) {
-            let allowed = "the cluster of the job or pod: several have one of this name";
-            return Err(ApiError::Missing { name: "cluster", allowed });
+            let clusters: BTreeSet<&str> = groups.iter().filter_map(|one| one.cluster.as_deref()).collect();
+            let named: Vec<&str> = clusters.into_iter().collect();
+            let named = named.join(", ");
+            let allowed = format!("one of the clusters with a job or pod of this name: {named}");
+            return Err(ApiError::Missing { name: "cluster", allowed: allowed.into() });
         }
         groups.sort_by(|one, other| (&one.nodes, &one.group).cmp(&(&other.nodes, &other.group)));
         let Part { answer: told, missing: unread } = ToldJobs::of_holders(

@@ -220,7 +220,7 @@ impl QueryAsk {
         let columns = parameter::list("metrics", params.metrics.as_ref())?;
         if columns.is_empty() {
             let allowed = "columns of GPU metrics between commas, such as power_w,utilization_pct";
-            return Err(ApiError::Missing { name: "metrics", allowed });
+            return Err(ApiError::Missing { name: "metrics", allowed: allowed.into() });
         }
         if columns.len() > limits.metrics_max {
             let allowed = format!("at most {} metrics", limits.metrics_max);

@@ -177,7 +177,7 @@ pub(crate) async fn silence(
     )
 )]
 pub(crate) async fn release(Shared(api): Shared<Api>, Asked(params): Asked<ReleaseParams>) -> Answered {
-    let missing = || ApiError::Missing { name: "finding", allowed: "one of finding, host and job" };
+    let missing = || ApiError::Missing { name: "finding", allowed: "one of finding, host and job".into() };
     let silenced = one_of(params.finding, params.host, params.job).ok_or_else(missing)?;
     check_log(&api)?;
     let silence = api.watch().release(api.history(), &silenced, api.config().clock.now_ns()).await?;

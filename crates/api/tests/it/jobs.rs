@@ -434,7 +434,9 @@ async fn a_job_whose_gpu_somebody_else_has_now_does_not_run_any_more() {
     let past = world.ok("/api/v1/jobs?start=2026-11-20T15:00:00Z&end=2026-11-20T15:30:00Z").await;
     assert_eq!(past["jobs"][0]["running"], Value::Null);
     // Of two clusters with a job of one name the one that is meant must be said.
-    assert_eq!(world.get("/api/v1/jobs/old").await.status, 400);
+    let unsaid = world.get("/api/v1/jobs/old").await;
+    let message = "cluster is missing; give one of the clusters with a job or pod of this name: east, west";
+    assert_eq!((unsaid.status, &unsaid.json()["message"]), (400, &json!(message)));
     let east = world.ok("/api/v1/jobs/old?cluster=east").await;
     assert_eq!(east["job"]["running"], false, "the rows of others say so");
     let west = world.ok("/api/v1/jobs/old?cluster=west").await;

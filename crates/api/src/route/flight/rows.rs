@@ -121,11 +121,11 @@ impl ValuesAsk {
         headers: &HeaderMap,
     ) -> Result<Self, ApiError> {
         let gpu = given(params.gpu.as_ref());
-        let gpu = gpu.ok_or(ApiError::Missing { name: "gpu", allowed: "the id of a GPU" })?;
+        let gpu = gpu.ok_or(ApiError::Missing { name: "gpu", allowed: "the id of a GPU".into() })?;
         let names = parameter::list("metrics", params.metrics.as_ref())?;
         if names.is_empty() {
             let allowed = "columns of GPU metrics between commas, such as power_w,utilization_pct";
-            return Err(ApiError::Missing { name: "metrics", allowed });
+            return Err(ApiError::Missing { name: "metrics", allowed: allowed.into() });
         }
         if names.len() > limits.metrics_max {
             let allowed = format!("at most {} metrics", limits.metrics_max);
