@@ -148,7 +148,7 @@ pub(crate) fn run(flags: &JobsFlags) -> Result<(), Failure> {
         Some(JobsWhat::List(asked)) => asked.range.end.is_none(),
         Some(_) => false,
     };
-    let is_over = is_of_now && answer["total"] == 0;
+    let is_over = is_of_now && answer.get("total").is_some_and(|total| total == 0);
     let hint = if is_over { query::of_recording(&flags.server, "--end") } else { String::new() };
     terminal::print(&(table + &hint))
 }

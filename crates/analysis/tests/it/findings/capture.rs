@@ -9,7 +9,7 @@ use gpuvitals_analysis::coverage::Coverage;
 use gpuvitals_analysis::findings::{Recent, Situation, Tracker, judge};
 use gpuvitals_analysis::freshness::Freshness;
 use gpuvitals_core::batch::{RowKeys, Value};
-use gpuvitals_core::history::{Buckets, Fleet, GroupName, LiveFleet};
+use gpuvitals_core::history::{Buckets, Fleet, GpuState, GroupName, LiveFleet};
 use gpuvitals_core::ports::{Poll, Source};
 use gpuvitals_core::{Batch, BatchBuilder, Identity, IdentityColumn, MetricId, Origin, Table};
 use gpuvitals_inputs::csv::CsvSource;
@@ -119,17 +119,18 @@ fn rows_of_a_job(at_ns: i64, rows: &[(&str, &[(MetricId, f64)])]) -> Batch {
     builder.finish(Origin { node: Arc::from("mi300x"), started_ns: 1 }, 1).unwrap()
 }
 
-/// Rows of a real MI300X: seconds since 1970, and what was read then.
-fn real_rows() -> BTreeMap<i64, Vec<(MetricId, f64)>> {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures/real/mi300x");
+/// Rows of one of the real MI300X of a folder: seconds since 1970, and what was read then.
+fn real_rows(folder: &Path, card: &str) -> BTreeMap<i64, Vec<(MetricId, f64)>> {
     let files = [("gpu_power.csv", "power_w"), ("gpu_usage.csv", "utilization_pct")];
     let mut seconds: BTreeMap<i64, Vec<(MetricId, f64)>> = BTreeMap::new();
     for (file, column) in files {
         for line in std::fs::read_to_string(folder.join(file)).unwrap().lines().skip(1) {
             // A line may be cut.
             let fields: Vec<&str> = line.split(',').collect();
-            let [second, _, value, ..] = fields[..] else { continue };
-            let (Ok(second), Ok(value)) = (second.parse(), value.parse()) else { continue };
+            let [second, device, value, ..] = fields[..] else { continue };
+            let (Ok(second), Ok(value), true) = (second.parse(), value.parse(), device == card) else {
+                continue;
+            };
             seconds
                 .entry(second)
                 .or_default()
@@ -145,7 +146,7 @@ fn real_rows() -> BTreeMap<i64, Vec<(MetricId, f64)>> {
 fn a_real_gpu_whose_load_comes_and_goes_never_stands_still() {
     const STOPS_S: i64 = 1_530;
     const ROW_S: i64 = 5;
-    let rows = real_rows();
+    let rows = real_rows(&Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures/real/mi300x"), "card0");
     let first = *rows.keys().next().unwrap();
     let mut hangs = rows.clone();
     hangs.retain(|second, _| second - first < STOPS_S);
@@ -170,4 +171,55 @@ fn a_real_gpu_whose_load_comes_and_goes_never_stands_still() {
     assert!(rows.len() > 500);
     assert_eq!(found(&rows), Vec::<String>::new());
     assert_eq!(found(&hangs), ["job_hung at 1570 s"]);
+}
+
+/// The whole node of that capture as one job, of which one GPU works.
+#[test]
+fn eight_real_gpus_of_one_job_never_stand_still() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/fixtures/real/mi300x");
+    if !folder.exists() {
+        eprintln!("skipped: {} is not on this machine", folder.display());
+        return;
+    }
+    let names: Vec<String> = (0..8).map(|card| format!("card{card}")).collect();
+    let cards: Vec<_> = names.iter().map(|card| real_rows(&folder, card)).collect();
+    let first = *cards[0].keys().next().unwrap();
+    let mut lab = Lab::new(1, &[], 0);
+    for (number, second) in cards[0].keys().enumerate() {
+        let now_ns = (second - first) * 1_000_000_000;
+        let of_card = names.iter().zip(&cards);
+        let now: Vec<(&str, &[(MetricId, f64)])> =
+            of_card.filter_map(|(card, rows)| Some((card.as_str(), rows.get(second)?.as_slice()))).collect();
+        lab.take(rows_of_a_job(START_NS + now_ns, &now));
+        if number % 3 == 2 {
+            lab.judge(now_ns);
+        }
+    }
+    let of_jobs = lab.opened.iter().map(|one| one.kind).filter(|kind| kind.starts_with("job_"));
+    assert_eq!(of_jobs.collect::<Vec<_>>(), Vec::<&str>::new());
+}
+
+/// The six that are at 100 % and below 150 W, as one job, for an hour: nobody knows better of them.
+#[test]
+fn gpus_that_spin_from_the_first_minute_on_do_not_stand_still() {
+    let Some((fleet, _)) = fleet() else { return };
+    let [busy, power] = ["utilization_pct", "power_w"].map(MetricId::of);
+    let value = |gpu: &GpuState, metric| Fleet::latest(gpu, metric).map(|latest| latest.value.as_f64());
+    let spinning = fleet.gpus.iter().filter_map(|gpu| {
+        let (pct, watts) = value(gpu, busy).zip(value(gpu, power))?;
+        (pct >= 100.0 && watts < 150.0).then(|| (Arc::clone(&gpu.key), [(busy, pct), (power, watts)]))
+    });
+    let spinning: Vec<_> = spinning.collect();
+    assert_eq!(spinning.len(), 6);
+    let rows: Vec<(&str, &[(MetricId, f64)])> =
+        spinning.iter().map(|(key, values)| (&**key, values.as_slice())).collect();
+    let mut lab = Lab::new(1, &[], 0);
+    for tick in 0..360 {
+        let now_ns = tick * 10_000_000_000;
+        lab.take(rows_of_a_job(START_NS + now_ns, &rows));
+        if tick % 3 == 2 {
+            lab.judge(now_ns);
+        }
+    }
+    assert_eq!(lab.opened.iter().map(|one| one.kind).collect::<Vec<_>>(), Vec::<&str>::new());
 }
