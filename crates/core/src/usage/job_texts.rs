@@ -260,14 +260,19 @@ impl JobTexts {
         {
             return Some(Arc::from(user));
         }
+        let place = self.place_of(cluster, holder)?;
+        self.texts.get(place as usize).cloned()
+    }
+
+    /// The place of this among the texts; none: it is not known, or the holder is a user.
+    pub(super) fn place_of(&self, cluster: Option<&str>, holder: &str) -> Option<u32> {
         let id = job_of(holder)?;
         let of_cluster = self.clusters.iter().find(|known| known.cluster.as_deref() == cluster)?;
         let newest = match number_of(id) {
             Some(number) => of_cluster.numbered.get(&number),
             None => of_cluster.named.get(id),
         };
-        let place = newest?.place?;
-        self.texts.get(place as usize).cloned()
+        newest?.place
     }
 }
 

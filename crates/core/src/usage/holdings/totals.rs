@@ -27,6 +27,9 @@ pub struct Holdings {
     holder: Option<Arc<str>>,
     /// By what is told of jobs holders are put together, if they are.
     told: Option<Arc<JobTexts>>,
+    /// The numbers of the groups of these, by the places of their texts: there are millions of jobs, and few texts that all threads
+    /// have in common.
+    told_groups: Vec<Option<u32>>,
     groups: Numbered<GroupKey, HeldGroup>,
     nobody: HoldingSums,
     unobserved: HoldingSums,
@@ -153,6 +156,7 @@ impl Holdings {
             by,
             holder: holder.clone(),
             told: told.cloned(),
+            told_groups: Vec::new(),
             groups: Numbered::new(),
             nobody: HoldingSums::default(),
             unobserved: HoldingSums::default(),
@@ -236,7 +240,7 @@ impl Holdings {
 
     /// To whom a row counts; none: to nobody at all.
     pub(super) fn counts_to(&mut self, row: &NamedHolder<'_>) -> Option<CountsTo> {
-        let NamedHolder { holder, cluster, names, text, place, time_ns } = *row;
+        let NamedHolder { holder, cluster, names, .. } = *row;
         let is_asked = self.holder.as_deref().is_none_or(|asked| asked == holder);
         match holder {
             UNOBSERVED => return Some(CountsTo::Unobserved),
@@ -244,6 +248,17 @@ impl Holdings {
             _ if !is_asked => return Some(CountsTo::Others),
             _ => {}
         }
+        let told = self.told.as_ref().filter(|_| self.by == HoldingGroup::Holder);
+        let told_place = told.and_then(|told| told.place_of(cluster, holder));
+        let known = told_place.and_then(|place| self.told_groups.get(place as usize).copied().flatten());
+        let group = known.unwrap_or_else(|| self.group_of(row, told_place));
+        self.groups.get_mut(group)?.keep_same(Some(holder), names);
+        Some(CountsTo::Group(group))
+    }
+
+    /// The number of a row's group.
+    fn group_of(&mut self, row: &NamedHolder<'_>, told_place: Option<u32>) -> u32 {
+        let NamedHolder { holder, cluster, names, text, place, time_ns } = *row;
         let key: GroupKey = match (self.by, &self.told) {
             (HoldingGroup::Holder, Some(told)) => (None, told.group(cluster, holder)),
             (HoldingGroup::Holder, None) => (cluster.map(Arc::from), Some(Arc::from(holder))),
@@ -253,8 +268,12 @@ impl Holdings {
         };
         let new = |key: &GroupKey| HeldGroup::first(key.clone(), Some(Arc::from(holder)), names);
         let group = self.groups.number(key, new);
-        self.groups.get_mut(group)?.keep_same(Some(holder), names);
-        Some(CountsTo::Group(group))
+        if let Some(place) = told_place {
+            let until = self.told_groups.len().max(place as usize + 1);
+            self.told_groups.resize(until, None);
+            self.told_groups.get_mut(place as usize).into_iter().for_each(|known| *known = Some(group));
+        }
+        group
     }
 
     /// The part of an hour, as far as it is added up, that lies in the range; none: nothing of it.
