@@ -119,6 +119,11 @@ const DIALECTS: &[Dialect] = &[
     Dialect { name: "nvidia-smi dmon", signature: &["pwr", "gtemp"], columns: DMON, fields: &[] },
     Dialect { name: "nvidia-smi dmon", signature: &["sm", "mem", "enc", "dec"], columns: DMON, fields: &[] },
     Dialect { name: "nvidia-smi dmon", signature: &["mclk", "pclk"], columns: DMON, fields: &[] },
+    // What one of its other flags asks for (`-s m`, `v`, `e`, `t`).
+    Dialect { name: "nvidia-smi dmon", signature: &["fb", "bar1"], columns: DMON, fields: &[] },
+    Dialect { name: "nvidia-smi dmon", signature: &["pviol", "tviol"], columns: DMON, fields: &[] },
+    Dialect { name: "nvidia-smi dmon", signature: &["sbecc", "dbecc"], columns: DMON, fields: &[] },
+    Dialect { name: "nvidia-smi dmon", signature: &["rxpci", "txpci"], columns: DMON, fields: &[] },
     Dialect {
         name: "dcgmi dmon",
         signature: &["entity"],

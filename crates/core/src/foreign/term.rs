@@ -145,7 +145,8 @@ const TERMS: &[TermRow] = &[
     ("energy", Nothing, ENERGY),
     ("energy total", Nothing, ENERGY),
     ("accumulated energy", Nothing, ENERGY),
-    ("counter energy", Nothing, ENERGY),
+    // Of `rocm-smi` it is a count of steps of 15.3 µJ, beside which the energy stands.
+    ("counter energy", Unit, ENERGY),
     ("temp", Nothing, &[("temperature_c", "C")]),
     ("gfx temp", Nothing, &[("temperature_c", "C")]),
     ("die temp", Nothing, &[("temperature_c", "C")]),
@@ -525,6 +526,7 @@ mod tests {
             "power_percent",
             "gpu_0",
             "temp_max",
+            "Energy counter",
             "used_gb",
             "memory",
             "gpu",

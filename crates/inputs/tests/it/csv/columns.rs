@@ -31,6 +31,18 @@ fn rocm_smi_names_each_card_and_keeps_the_models_number() {
 }
 
 #[test]
+fn rocm_smis_count_of_steps_is_no_energy() {
+    // As `--showenergycounter` writes them.
+    for head in
+        ["device,Energy counter,Accumulated Energy (uJ)", "device,Accumulated Energy (uJ),Energy counter"]
+    {
+        let counts = if head.ends_with("(uJ)") { "8091,123456000.0" } else { "123456000.0,8091" };
+        let rows = said(&format!("{head}\ncard0,{counts}\n"));
+        assert_eq!(rows, ["card0@rows energy_mj=123456 node=rows Energy counter=8091"], "{head}");
+    }
+}
+
+#[test]
 fn nvidia_smi_means_in_a_log_what_it_means_to_the_sampler() {
     let text = "timestamp, index, power.draw [W], power.draw.instant [W], gpu.power.current_limit [W], pstate, \
                 clocks_throttle_reasons.active, clocks_event_reasons_counters.sw_power_cap [us], ecc.mode.current, \
@@ -165,6 +177,22 @@ fn the_tables_of_tools_are_read() {
             "rows:gpu1 power_w=51 utilization_pct=13 gpu=1",
         ],
     );
+    // Each of its flags alone: `pci` counts replays and is no address.
+    for (names, values, expected) in [
+        ("sbecc dbecc pci", "1 0 3", "ecc_corrected_aggregate=1 ecc_uncorrected_aggregate=0 pcie_replays=3"),
+        ("rxpci txpci", "12 7", "pcie_rx_bytes_per_s=12000000 pcie_tx_bytes_per_s=7000000"),
+        ("fb bar1", "512 4", "bar1_used_mb=4 memory_used_mb=512"),
+    ] {
+        let units = names.split(' ').map(|name| match name {
+            "rxpci" | "txpci" => "MB/s",
+            "fb" | "bar1" => "MB",
+            _ => "errs",
+        });
+        let units = units.collect::<Vec<_>>().join(" ");
+        let text = format!("# gpu {names}\n# Idx {units}\n 0 {values}\n 1 {values}\n");
+        let of = |gpu: u8| format!("rows:gpu{gpu} {expected} gpu={gpu}");
+        check(&text, &[of(0).as_str(), of(1).as_str()]);
+    }
     check(
         "#Date       Time        gpu   pid  type    sm   mem   enc   dec    fb   command\n\
          #YYYYMMDD   HH:MM:SS    Idx     #   C/G     %     %     %     %    MB   name\n\
