@@ -352,7 +352,24 @@ fn split_unit(text: &str) -> Option<(Value, &str)> {
 /// The reason, if the text marks a missing value: empty, `N/A`, `[Not Supported]`, `-`, `<<<NULL>>>` …
 pub fn absence(text: &str) -> Option<AbsenceReason> {
     let is = |words: &[&str]| words.iter().any(|word| text.eq_ignore_ascii_case(word));
-    let marks = ["N/A", "NA", "n.a.", "-", "--", "null", "none", "not supported", "unsupported"];
+    let marks = [
+        "N/A",
+        "NA",
+        "n.a.",
+        "-",
+        "--",
+        "–",
+        "—",
+        "null",
+        "(null)",
+        "none",
+        "<NA>",
+        "#N/A",
+        "\\N",
+        "not supported",
+        "unsupported",
+        "not available",
+    ];
     if text.is_empty() || is(&marks) || is_no_number(text) {
         return Some(AbsenceReason::NotSupported);
     }
@@ -375,18 +392,30 @@ pub fn absence(text: &str) -> Option<AbsenceReason> {
     })
 }
 
-/// Whether programs write a number so that they do not have: `NaN`, `-Inf`.
+/// Whether programs write a number so that they do not have: `NaN`, `-Inf`, on Windows `-1.#IND`.
 fn is_no_number(text: &str) -> bool {
     let bare = text.strip_prefix(['-', '+']).unwrap_or(text);
-    ["nan", "inf", "infinity"].iter().any(|word| bare.eq_ignore_ascii_case(word))
+    bare.starts_with("1.#") || ["nan", "inf", "infinity"].iter().any(|word| bare.eq_ignore_ascii_case(word))
 }
 
-/// The reason, if the text has no reading of a metric: a mark of absence, or a word that elsewhere says something.
+/// The reason, if the text has no reading of a metric: a mark of absence, also with a unit behind it (`N/A W`), or a word that
+/// elsewhere says something.
 pub fn no_reading(text: &str) -> Option<AbsenceReason> {
-    let is = |word: &str| text.eq_ignore_ascii_case(word);
-    absence(text).or_else(|| match text {
-        _ if is("unknown") => Some(AbsenceReason::NotSupported),
-        _ if is("error") || is("err") => Some(AbsenceReason::Invalid),
+    // Nearly all cells are numbers.
+    if text.starts_with(|c: char| c.is_ascii_digit()) && !text.contains('#') {
+        return None;
+    }
+    let is = |words: &[&str]| words.iter().any(|word| text.eq_ignore_ascii_case(word));
+    let before_unit = || {
+        let parts = text.rsplit_once(' ').or_else(|| Some((text.strip_suffix('%')?, "%")));
+        let (head, unit) = parts.filter(|(head, _)| !head.trim().is_empty())?;
+        absence(head.trim()).filter(|_| unit::is_known(unit))
+    };
+    absence(text).or_else(before_unit).or_else(|| match text {
+        _ if is(&["unknown", "missing", "undefined", "nil", "?"]) => Some(AbsenceReason::NotSupported),
+        _ if is(&["error", "err"]) => Some(AbsenceReason::Invalid),
+        // A spreadsheet's: `#DIV/0!`.
+        _ if text.starts_with('#') && text.ends_with('!') => Some(AbsenceReason::Invalid),
         _ => None,
     })
 }

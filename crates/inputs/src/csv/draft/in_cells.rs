@@ -23,7 +23,7 @@ impl Draft<'_> {
     pub(super) fn in_cells(&self, index: usize) -> Option<InCells> {
         let cells = || {
             let cells = self.sample.cells(index).take(CELLS_MAX);
-            cells.filter(|text| foreign::absence(text).is_none())
+            cells.filter(|text| foreign::no_reading(text).is_none())
         };
         let is_pair = cells().next().is_some() && cells().all(|text| pair(text).is_some());
         let mut units: Vec<String> = Vec::new();

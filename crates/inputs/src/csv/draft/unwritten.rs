@@ -86,7 +86,7 @@ impl Draft<'_> {
         }
         let decimal = decimals.of_column(index);
         let (mut numbers, mut others) = (Vec::new(), 0);
-        for text in self.sample.cells(index).filter(|text| foreign::absence(text).is_none()) {
+        for text in self.sample.cells(index).filter(|text| foreign::no_reading(text).is_none()) {
             let joined = joined(text.as_bytes());
             let written = pointed(joined.as_deref().unwrap_or(text.as_bytes()), decimal);
             match std::str::from_utf8(&written).ok().and_then(cell::plain_number) {

@@ -149,7 +149,29 @@ fn numbers_of_a_column_that_is_called_gpu_or_index_may_name_none() {
 
 #[test]
 fn words_for_no_number_are_absences_and_do_not_cost_the_column_its_meaning() {
-    for word in ["nan", "NaN", "-inf", "Infinity", "unknown", "n.a.", "error", "null", "None", "-"] {
+    for word in [
+        "nan",
+        "NaN",
+        "-inf",
+        "Infinity",
+        "-1.#IND",
+        "unknown",
+        "n.a.",
+        "error",
+        "null",
+        "(null)",
+        "None",
+        "-",
+        "—",
+        "<NA>",
+        "\\N",
+        "#N/A",
+        "#DIV/0!",
+        "Not Available",
+        "N/A W",
+        "[N/A] W",
+        "nan%",
+    ] {
         let rest = format!("0,{word},45\n").repeat(3);
         let text = format!("gpu,power,temp\n{rest}0,100,45\n");
         let mut source = CsvSource::open(reader(text.into_bytes()), config(), NOW).unwrap();
