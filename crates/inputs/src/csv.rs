@@ -42,6 +42,7 @@ mod subject;
 mod tables;
 mod tail;
 mod text;
+mod time_name;
 mod times;
 mod units;
 mod when;

@@ -2,91 +2,18 @@
 
 use std::collections::{HashMap, HashSet};
 
-use gpuvitals_core::catalogue::folded;
 use gpuvitals_core::number::float;
-use gpuvitals_core::time::{self, DAY_NS, DateOrder, SECOND_NS, Written, Zone};
+use gpuvitals_core::time::{self, DAY_NS, DateOrder, SECOND_NS, Written};
 
 use super::hints::{HintSense, Hints};
 use super::plan::{Column, Plan, Role, Surroundings, Unfit, is_named};
 use super::repeats::{self, Repeats};
 use super::sample::Sample;
+use super::time_name::{NAMES, RELATIVE, TimeName, is_count, rank, zone_in};
 use super::times::{Era, TimeNames, TimeTerms, Times, Untimely, ZoneFrom, era, number};
 
 /// Cells of a column that are looked at.
 const CELLS_MAX: usize = 1_000;
-
-/// Names of times, the most reliable first. A unit or a zone may stand behind them.
-const NAMES: [&str; 29] = [
-    "timestamp",
-    "timestamp_ns",
-    "datetime",
-    "date_time",
-    "ts",
-    "unix",
-    "unix_time",
-    "unix_timestamp",
-    "epoch",
-    "epoch_time",
-    "time_stamp",
-    "time",
-    "date",
-    "utc",
-    "utc_time",
-    "local_time",
-    "log_time",
-    "sample_time",
-    "query_time",
-    "wall_time",
-    "created_at",
-    "zeit",
-    "zeitstempel",
-    "datum",
-    "uhrzeit",
-    "yyyymmdd",
-    "when",
-    "zeitpunkt",
-    "day",
-];
-
-/// Names of counts from the beginning of a log, which are times where nothing else is.
-const RELATIVE: [&str; 10] = [
-    "elapsed",
-    "elapsed_time",
-    "time_elapsed",
-    "relative",
-    "relative_time",
-    "rel_time",
-    "runtime",
-    "run_time",
-    "uptime",
-    "time_since_start",
-];
-
-/// Names of counts from the beginning of a log whose numbers begin near 0 and rise; others have them, too.
-const COUNTS: [&str; 11] =
-    ["t", "s", "sec", "secs", "second", "seconds", "ms", "msec", "milliseconds", "minutes", "hours"];
-
-/// Units that may stand behind a name, in nanoseconds.
-const UNITS: [(&str, i64); 18] = [
-    ("ns", 1),
-    ("nanoseconds", 1),
-    ("us", 1_000),
-    ("µs", 1_000),
-    ("microseconds", 1_000),
-    ("ms", 1_000_000),
-    ("msec", 1_000_000),
-    ("milliseconds", 1_000_000),
-    ("s", SECOND_NS),
-    ("sec", SECOND_NS),
-    ("secs", SECOND_NS),
-    ("seconds", SECOND_NS),
-    ("second", SECOND_NS),
-    ("min", 60 * SECOND_NS),
-    ("minutes", 60 * SECOND_NS),
-    ("h", 3_600 * SECOND_NS),
-    ("hours", 3_600 * SECOND_NS),
-    ("days", 86_400 * SECOND_NS),
-];
 
 /// What the cells of a column are.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -411,87 +338,6 @@ fn release(plan: &mut Plan, columns: &[usize]) {
             column.role = role;
         }
     }
-}
-
-/// The zone that a name says: `timestamp_utc`, `Time (UTC+2)`, `Zeit (MESZ)`. Other abbreviations than UTC and GMT are words, too,
-/// unless they stand in brackets.
-fn zone_in(name: &str) -> Option<Zone> {
-    let lower = name.to_ascii_lowercase();
-    let is_part = |c: char| c.is_ascii_alphanumeric() || matches!(c, '+' | '-' | ':');
-    let mut words = lower.split(|c: char| !is_part(c)).filter(|word| !word.is_empty());
-    let of_word = |word: &str| {
-        let from = ["utc", "gmt"].iter().find_map(|zone| word.find(zone))?;
-        let (before, zone) = word.split_at_checked(from)?;
-        let is_letter = |c: Option<char>| c.is_some_and(|c| c.is_ascii_alphabetic());
-        // `outcome`
-        if is_letter(before.chars().last()) || is_letter(zone.chars().nth(3)) {
-            return None;
-        }
-        // `time-utc` and `utc-time` have no offset.
-        Zone::of_offset(zone).or_else(|| Some(Zone::utc()))
-    };
-    let inside = lower.split_once(['(', '[']).map(|(_, inside)| inside.trim_end_matches([')', ']']).trim());
-    let is_word = |text: &&str| text.len() > 1 && text.starts_with(|c: char| c.is_ascii_alphabetic());
-    words.find_map(of_word).or_else(|| inside.filter(is_word).and_then(Zone::of_offset))
-}
-
-/// The name of a column, taken apart: `Time [ms]`, `timestamp_utc`, `Zeit (MESZ)`.
-struct TimeName {
-    whole: String,
-    /// Without a unit or what stands in brackets.
-    bare: String,
-    unit_ns: Option<i64>,
-}
-
-impl TimeName {
-    fn of(name: &str) -> Self {
-        let whole = folded(name.trim().trim_start_matches('#'));
-        let (head, inside) = whole.split_once(['[', '(']).unwrap_or((&whole, ""));
-        let unit_of = |text: &str| UNITS.iter().find(|(unit, _)| *unit == text).map(|(_, ns)| *ns);
-        let head = head.trim_matches('_');
-        let suffix = head.rsplit_once('_').and_then(|(bare, unit)| Some((bare, unit_of(unit)?)));
-        let (bare, unit_ns) = match suffix {
-            Some((bare, unit_ns)) => (if rank_of(head).is_some() { head } else { bare }, Some(unit_ns)),
-            _ => (head, unit_of(inside.trim_end_matches([']', ')']).trim_matches('_'))),
-        };
-        // `seconds`
-        let unit_ns = unit_ns.or_else(|| unit_of(bare).filter(|_| COUNTS.contains(&bare)));
-        Self { bare: bare.to_owned(), unit_ns, whole }
-    }
-
-    fn has_word(&self, words: &[&str]) -> bool {
-        self.whole.split(|c: char| !c.is_alphanumeric()).any(|word| words.contains(&word))
-    }
-
-    /// Whether its last word is one for a time: `collected_at`, `scrape_ts`, `t`.
-    fn ends_as_time(&self) -> bool {
-        let last = self.bare.rsplit('_').next().unwrap_or_default();
-        ["at", "t", "ts", "time", "timestamp", "epoch", "unix"].contains(&last)
-    }
-
-    fn is_relative(&self) -> bool {
-        let bare = self.bare.as_str();
-        RELATIVE.contains(&bare) || COUNTS.contains(&bare)
-    }
-}
-
-fn rank_of(folded: &str) -> Option<usize> {
-    NAMES.iter().position(|known| *known == folded)
-}
-
-/// How reliably a name is that of a time, if it is one at all.
-fn rank(name: &str) -> Option<usize> {
-    let name = TimeName::of(name);
-    let placed = ["_utc", "_gmt", "_local"].iter().find_map(|zone| name.bare.strip_suffix(zone));
-    rank_of(&name.bare)
-        .or_else(|| placed.and_then(rank_of))
-        .or_else(|| name.bare.ends_with("timestamp").then_some(NAMES.len()))
-        .or_else(|| name.is_relative().then_some(NAMES.len() + 1))
-}
-
-/// Whether a name is only of a time if its numbers count up from 0.
-fn is_count(name: &str) -> bool {
-    COUNTS.contains(&TimeName::of(name).bare.as_str())
 }
 
 /// Whether the numbers of a column begin near 0 and rise, perhaps again and again.
