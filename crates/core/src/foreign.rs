@@ -143,6 +143,11 @@ pub fn names_host(name: &str) -> bool {
 /// Whether a name is among others, which are folded; a large letter may begin a word: `physicalGpu`.
 fn is_among(known: &[&str], name: &str) -> bool {
     let is_known = |name: &str| known.contains(&catalogue::folded(name).as_str());
+    is_known(name) || is_known(&parted(name))
+}
+
+/// A name with a mark before each large letter that begins a word: `unixTimeMs` is `unix_Time_Ms`.
+pub fn parted(name: &str) -> String {
     let mut words = String::with_capacity(name.len() + 4);
     let mut is_small = false;
     for c in name.trim().chars() {
@@ -152,7 +157,7 @@ fn is_among(known: &[&str], name: &str) -> bool {
         is_small = c.is_ascii_lowercase();
         words.push(c);
     }
-    is_known(name) || is_known(&words)
+    words
 }
 
 /// The meaning of a foreign column or field name. Case is ignored; catalogue and DCGM names come first, then known

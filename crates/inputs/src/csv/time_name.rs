@@ -1,10 +1,11 @@
 //! What the names of columns say of times: whether they are such, their unit and their zone.
 
 use gpuvitals_core::catalogue::folded;
+use gpuvitals_core::foreign;
 use gpuvitals_core::time::{SECOND_NS, Zone};
 
 /// Names of times, the most reliable first. A unit or a zone may stand behind them.
-pub(super) const NAMES: [&str; 29] = [
+pub(super) const NAMES: [&str; 35] = [
     "timestamp",
     "timestamp_ns",
     "datetime",
@@ -15,7 +16,12 @@ pub(super) const NAMES: [&str; 29] = [
     "unix_timestamp",
     "epoch",
     "epoch_time",
+    "unixtime",
+    "epochtime",
+    "posix",
+    "posix_time",
     "time_stamp",
+    "stamp",
     "time",
     "date",
     "utc",
@@ -25,6 +31,7 @@ pub(super) const NAMES: [&str; 29] = [
     "sample_time",
     "query_time",
     "wall_time",
+    "wallclock",
     "created_at",
     "zeit",
     "zeitstempel",
@@ -55,14 +62,19 @@ const COUNTS: [&str; 11] =
     ["t", "s", "sec", "secs", "second", "seconds", "ms", "msec", "milliseconds", "minutes", "hours"];
 
 /// Units that may stand behind a name, in nanoseconds.
-const UNITS: [(&str, i64); 18] = [
+const UNITS: [(&str, i64); 23] = [
     ("ns", 1),
+    ("nsec", 1),
+    ("nanos", 1),
     ("nanoseconds", 1),
     ("us", 1_000),
     ("µs", 1_000),
+    ("usec", 1_000),
+    ("micros", 1_000),
     ("microseconds", 1_000),
     ("ms", 1_000_000),
     ("msec", 1_000_000),
+    ("millis", 1_000_000),
     ("milliseconds", 1_000_000),
     ("s", SECOND_NS),
     ("sec", SECOND_NS),
@@ -86,11 +98,27 @@ pub(super) struct TimeName {
 
 impl TimeName {
     pub(super) fn of(name: &str) -> Self {
-        let whole = folded(name.trim().trim_start_matches('#'));
+        let name = name.trim().trim_start_matches('#').trim_start();
+        let plain = Self::of_folded(folded(name));
+        if plain.is_known() {
+            return plain;
+        }
+        // A large letter begins a word: `unixTimeMs`.
+        let parted = Self::of_folded(folded(&foreign::parted(name)));
+        if parted.is_known() || parted.ends_as_time() { parted } else { plain }
+    }
+
+    fn of_folded(whole: String) -> Self {
         let (head, inside) = whole.split_once(['[', '(']).unwrap_or((&whole, ""));
         let unit_of = |text: &str| UNITS.iter().find(|(unit, _)| *unit == text).map(|(_, ns)| *ns);
         let head = head.trim_matches('_');
+        // `epochms`; not `epochs`.
+        let glued = |(unit, ns): &(&str, i64)| {
+            let bare = head.strip_suffix(*unit).filter(|bare| unit.len() > 1 && rank_of(bare).is_some());
+            Some((bare?, *ns))
+        };
         let suffix = head.rsplit_once('_').and_then(|(bare, unit)| Some((bare, unit_of(unit)?)));
+        let suffix = suffix.or_else(|| UNITS.iter().find_map(glued));
         let (bare, unit_ns) = match suffix {
             Some((bare, unit_ns)) => (if rank_of(head).is_some() { head } else { bare }, Some(unit_ns)),
             _ => (head, unit_of(inside.trim_end_matches([']', ')']).trim_matches('_'))),
@@ -108,6 +136,11 @@ impl TimeName {
     pub(super) fn ends_as_time(&self) -> bool {
         let last = self.bare.rsplit('_').next().unwrap_or_default();
         ["at", "t", "ts", "time", "timestamp", "epoch", "unix"].contains(&last)
+    }
+
+    /// Whether it is called as times are.
+    fn is_known(&self) -> bool {
+        rank_of(&self.bare).is_some() || self.is_relative()
     }
 
     pub(super) fn is_relative(&self) -> bool {
@@ -135,8 +168,8 @@ pub(super) fn is_count(name: &str) -> bool {
     COUNTS.contains(&TimeName::of(name).bare.as_str())
 }
 
-/// The zone that a name says: `timestamp_utc`, `Time (UTC+2)`, `Zeit (MESZ)`. Other abbreviations than UTC and GMT are words, too,
-/// unless they stand in brackets.
+/// The zone that a name says: `timestamp_utc`, `Time (UTC+2)`, `Zeit (MESZ)`, `time [Asia/Tokyo]`. Other abbreviations than UTC and
+/// GMT are words, too, unless they stand in brackets.
 pub(super) fn zone_in(name: &str) -> Option<Zone> {
     let lower = name.to_ascii_lowercase();
     let is_part = |c: char| c.is_ascii_alphanumeric() || matches!(c, '+' | '-' | ':');
@@ -154,5 +187,9 @@ pub(super) fn zone_in(name: &str) -> Option<Zone> {
     };
     let inside = lower.split_once(['(', '[']).map(|(_, inside)| inside.trim_end_matches([')', ']']).trim());
     let is_word = |text: &&str| text.len() > 1 && text.starts_with(|c: char| c.is_ascii_alphabetic());
-    words.find_map(of_word).or_else(|| inside.filter(is_word).and_then(Zone::of_offset))
+    let is_place = |text: &&str| {
+        text.contains('/') && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"_/+-".contains(&byte))
+    };
+    let of_place = || Zone::named(inside.filter(is_place)?).ok();
+    words.find_map(of_word).or_else(of_place).or_else(|| inside.filter(is_word).and_then(Zone::of_offset))
 }

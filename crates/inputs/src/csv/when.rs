@@ -2,8 +2,10 @@
 
 use std::collections::{HashMap, HashSet};
 
+use gpuvitals_core::catalogue::folded;
+use gpuvitals_core::foreign;
 use gpuvitals_core::number::float;
-use gpuvitals_core::time::{self, DAY_NS, DateOrder, SECOND_NS, Written};
+use gpuvitals_core::time::{self, DAY_NS, DateOrder, SECOND_NS, Written, Zone};
 
 use super::hints::{HintSense, Hints};
 use super::plan::{Column, Plan, Role, Surroundings, Unfit, is_named};
@@ -55,7 +57,9 @@ pub(super) fn settle(plan: &mut Plan, sample: &Sample, around: Surroundings<'_>)
     };
     let name = plan.columns.get(first).map(|column| column.name.clone()).unwrap_or_default();
     let zone = around.hints.timezone.as_ref();
-    let named = named(plan, &columns);
+    let mut named = named(plan, &columns);
+    let placed = if named.zone.is_none() { zone_of_column(plan, sample) } else { None };
+    named.zone = named.zone.or_else(|| placed.as_ref().map(|(_, zone)| zone.clone()));
     let times = if let Some(untimely) = shared(plan, &columns, sample) {
         Err(untimely)
     } else {
@@ -69,6 +73,9 @@ pub(super) fn settle(plan: &mut Plan, sample: &Sample, around: Surroundings<'_>)
     }
     if !times.form().is_empty() {
         plan.notes.push(format!("times are read as {}", times.form()));
+    }
+    if let Some((column, zone)) = placed.filter(|(_, zone)| *zone == times.zone) {
+        plan.notes.push(format!("times are of the zone that column {column} names, {}", zone.name()));
     }
     if times.zone_from != ZoneFrom::File {
         let whose = if times.zone_from == ZoneFrom::User {
@@ -322,6 +329,18 @@ fn named(plan: &Plan, columns: &[usize]) -> TimeNames {
             unit_ns: said.unit_ns.or(name.unit_ns),
         }
     })
+}
+
+/// The zone that a column of zones has in each row, with the name of the column.
+fn zone_of_column(plan: &Plan, sample: &Sample) -> Option<(String, Zone)> {
+    const NAMES: [&str; 5] = ["timezone", "time_zone", "tz", "tz_name", "tzname"];
+    let is_named = |column: &Column| {
+        matches!(column.role, Role::Extra(_))
+            && NAMES.contains(&folded(&foreign::parted(&column.name)).as_str())
+    };
+    let index = plan.columns.iter().position(is_named)?;
+    let first = sample.cells(index).next().filter(|first| sample.cells(index).all(|text| text == *first))?;
+    Some((plan.columns.get(index)?.name.clone(), Zone::named(first).ok()?))
 }
 
 /// Columns that are called times and are none are kept under their own names.

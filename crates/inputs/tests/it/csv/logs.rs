@@ -403,6 +403,12 @@ fn a_name_that_ends_as_a_time_makes_one_of_a_number_of_our_days() {
         "gpu,collected_at,power_w\n0,1752871354,1\n0,1752871355,2\n",
         "t,gpu,power_w\n1752871354,0,1\n1752871355,0,2\n",
         "gpu,scrape_ts_ms,power_w\n0,1752871354000,1\n0,1752871355000,2\n",
+        "unixtime,gpu,power_w\n1752871354,0,1\n1752871355,0,2\n",
+        "unixTimeMs,gpu,power_w\n1752871354000,0,1\n1752871355000,0,2\n",
+        "EpochMillis,gpu,power_w\n1752871354000,0,1\n1752871355000,0,2\n",
+        "epochms,gpu,power_w\n1752871354000,0,1\n1752871355000,0,2\n",
+        "time_usec,gpu,power_w\n1752871354000000,0,1\n1752871355000000,0,2\n",
+        "timeNs,gpu,power_w\n1752871354000000000,0,1\n1752871355000000000,0,2\n",
         "time,gpu,power_w\n1.752871354e+09,0,1\n1.752871355000000000e+09,0,2\n1.752871355000000000e+09,1,2\n",
         "date,time,gpu,power_w\n20250718,204234,0,1\n20250718,204235,0,2\n",
         "Datum;Uhrzeit;power_w\n18.07.2025;20:42:34 Uhr;1\n18.07.2025;20:42:35 Uhr;2\n",
@@ -485,14 +491,22 @@ fn a_name_tells_the_zone_of_a_time_and_the_unit_of_a_count() {
         let (rows, _) = read_with(reader(text.into_bytes()), hinted(berlin()));
         assert!(rows[0].starts_with("2025-07-18T20:42:34Z"), "{name}: {rows:?}");
     }
-    for (name, utc) in
-        [("Timestamp (UTC+2)", "18"), ("Time (GMT+08:00)", "12"), ("Zeit (MESZ)", "18"), ("time-utc", "20")]
-    {
+    for (name, utc) in [
+        ("Timestamp (UTC+2)", "18"),
+        ("Time (GMT+08:00)", "12"),
+        ("Zeit (MESZ)", "18"),
+        ("time-utc", "20"),
+        ("time [Europe/Berlin]", "18"),
+    ] {
         let text = format!("{name},power_w\n2025-07-18 20:42:34,1\n");
         let tokyo = Hints { timezone: Some(Zone::named("Asia/Tokyo").unwrap()), ..Hints::default() };
         let (rows, _) = read_with(reader(text.into_bytes()), hinted(tokyo));
         assert!(rows[0].starts_with(&format!("2025-07-18T{utc}:42:34Z")), "{name}: {rows:?}");
     }
+    let placed =
+        "time,timezone,power_w\n2025-07-18 20:42:34,Asia/Tokyo,1\n2025-07-18 20:42:35,Asia/Tokyo,2\n";
+    let (rows, _) = read_with(reader(placed.as_bytes().to_vec()), hinted(berlin()));
+    assert!(rows[0].starts_with("2025-07-18T11:42:34Z"), "{rows:?}");
     let local = "local_time,utc_time,power_w\n2025-07-18 22:42:34,2025-07-18 20:42:34,1\n";
     let (rows, _) = read_with(reader(local.as_bytes().to_vec()), hinted(berlin()));
     assert!(rows[0].starts_with("2025-07-18T20:42:34Z"), "{rows:?}");
