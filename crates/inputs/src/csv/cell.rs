@@ -74,6 +74,11 @@ impl Scale {
         self.field.is_some() || self.side.is_some()
     }
 
+    /// The same for cells that are in another unit: column value = cell × factor.
+    pub(super) fn in_unit(self, factor: f64) -> Self {
+        Self { factor, ..self }
+    }
+
     /// The same cells as another metric's.
     pub(super) fn also(self, id: MetricId) -> Self {
         Self { field: self.field, ..Self::new(id, self.factor, "") }

@@ -34,8 +34,8 @@ pub struct CsvDescription {
 pub struct CsvColumn {
     /// Name in the file.
     pub name: String,
-    /// `time`, `gpu`, `identity`, `metric`, `metric_name`, `metric_value`, `labels`, `own` (kept under its own name) or
-    /// `absent`.
+    /// `time`, `gpu`, `identity`, `metric`, `metric_name`, `metric_value`, `unit`, `labels`, `own` (kept under its own name)
+    /// or `absent`.
     pub role: &'static str,
     /// Column of the table.
     pub column: Option<String>,
@@ -91,6 +91,7 @@ fn column(plan: &Plan, index: usize, column: &Column) -> CsvColumn {
         Role::Extra(name) => ("own", Some(name.to_string())),
         Role::MetricName => ("metric_name", None),
         Role::MetricValue => ("metric_value", None),
+        Role::Unit => ("unit", None),
         Role::Labels => ("labels", None),
     };
     let scale = if let Role::Metric(scale) = &column.role { Some(scale) } else { None };

@@ -202,11 +202,15 @@ struct Fit {
 
 impl Fit {
     fn take(&mut self, text: &str, scale: &Scale, decimal: Decimal) {
-        if text.is_empty() {
+        self.take_pointed(&pointed(text.as_bytes(), decimal), scale);
+    }
+
+    /// The same of a cell with a decimal point.
+    fn take_pointed(&mut self, cell: &[u8], scale: &Scale) {
+        if cell.is_empty() {
             return;
         }
-        let text = pointed(text.as_bytes(), decimal);
-        match cell::metric(&text, scale) {
+        match cell::metric(cell, scale) {
             Ok(_) => self.values += 1,
             Err(Missing::Absent(_)) => {}
             Err(Missing::Invalid(reason)) => {
@@ -586,6 +590,7 @@ fn role(name: &str, sense: &Sense, form: CsvForm) -> Option<Role> {
         }
         Meaning::MetricName if is_long => Role::MetricName,
         Meaning::MetricValue if is_long => Role::MetricValue,
+        Meaning::Unknown if is_long && sense.is_of_units(name) => Role::Unit,
         Meaning::Labels => Role::Labels,
         Meaning::MetricName | Meaning::MetricValue | Meaning::Unknown => return None,
     })

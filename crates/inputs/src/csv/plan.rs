@@ -39,6 +39,8 @@ pub(super) enum Role {
     Extra(Arc<str>),
     MetricName,
     MetricValue,
+    /// Of the long form: the unit of the row's value.
+    Unit,
     Labels,
     /// It has neither name nor values.
     Nothing,
@@ -196,7 +198,7 @@ impl Plan {
                 Role::Gpu => "GPU",
                 Role::Identity(identity) => identity.name(),
                 Role::Metric(scale) => scale.id.metric().column,
-                Role::MetricName | Role::MetricValue | Role::Labels => "long form",
+                Role::MetricName | Role::MetricValue | Role::Unit | Role::Labels => "long form",
                 Role::Extra(_) => "unknown",
                 Role::Nothing => "empty",
             };

@@ -91,6 +91,8 @@ pub(super) struct RowBuilder {
     parts: Arc<[RecordPart]>,
     labels: Option<usize>,
     named: Option<(usize, usize)>,
+    /// The column of the units of named values.
+    unit: Option<usize>,
     names: FastMap<Box<[u8]>, SeriesName>,
     /// Whom names of metrics name; the place of each is its number behind the parts'.
     owners: Vec<Whose>,
@@ -121,6 +123,7 @@ impl RowBuilder {
             parts: RecordPart::all(&plan, with_messages).into(),
             labels: plan.find(|role| matches!(role, Role::Labels)),
             named: name.zip(plan.find(|role| matches!(role, Role::MetricValue))),
+            unit: plan.find(|role| matches!(role, Role::Unit)),
             names: FastMap::default(),
             owners: Vec::new(),
             largest: FastMap::default(),

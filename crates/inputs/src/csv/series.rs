@@ -7,7 +7,7 @@ use gpuvitals_core::Table;
 use gpuvitals_core::batch::is_unknown;
 use gpuvitals_core::foreign::{self, Meaning, Topic};
 
-use super::cell::Scale;
+use super::cell::{Scale, plain_number};
 use super::labels;
 use super::part::Whose;
 use super::plan::{GpuSaid, Plan};
@@ -73,6 +73,18 @@ impl Series {
         Self { name: name.to_owned(), named, unit: column.unit }
     }
 
+    /// The same for values beside which this unit stands.
+    pub(super) fn in_unit(mut self, unit: &str) -> Self {
+        if let SeriesMeaning::Metric { scale, .. } = &mut self.named
+            && !foreign::is_dcgm(&self.name)
+            && let Some(factor) = foreign::unit_factor(unit, scale.id.metric())
+        {
+            *scale = scale.in_unit(factor);
+            self.unit = Some(unit.to_owned());
+        }
+        self
+    }
+
     /// The same as [`Series::of`], but for names whose values cannot be what they say.
     pub(super) fn in_plan(name: &str, labels: &str, plan: &Plan) -> Self {
         let mut series = Self::of(name, labels, plan.gpu_said());
@@ -80,6 +92,19 @@ impl Series {
             series.named = SeriesMeaning::Extra(own_name(&series.name));
         }
         series
+    }
+}
+
+/// The value of a name with the unit that stands beside it: `100` and `mW` are `100 mW`. A word that is no unit says nothing, nor
+/// does one beside what is no plain number or has DCGM's name.
+pub(super) fn united<'a>(name: &str, value: &'a [u8], unit: &str) -> Cow<'a, [u8]> {
+    if unit.is_empty() || !foreign::is_unit(unit) || foreign::is_dcgm(name) {
+        return Cow::Borrowed(value);
+    }
+    match std::str::from_utf8(value).ok().and_then(plain_number) {
+        // Without an exponent, which has no place before a unit.
+        Some(number) => Cow::Owned(format!("{number} {unit}").into_bytes()),
+        None => Cow::Borrowed(value),
     }
 }
 

@@ -7,11 +7,12 @@ use gpuvitals_core::catalogue::{self, MetricId};
 use gpuvitals_core::foreign::{self, ForeignColumn, Meaning, Topic};
 
 use super::{Draft, Evidence, Fit, Sense, shortened};
+use crate::csv::decimal::pointed;
 use crate::csv::labels;
 use crate::csv::part::Whose;
 use crate::csv::plan::{Column, GpuSaid, Plan, Role};
 use crate::csv::sample::Sample;
-use crate::csv::series::{Series, SeriesMeaning};
+use crate::csv::series::{self, Series, SeriesMeaning};
 
 /// `inspect` lists at most so many metrics of a long form.
 const SERIES_MAX: usize = 400;
@@ -30,6 +31,9 @@ const NAME_COLUMNS: [&str; 10] = [
     "parameter",
 ];
 const VALUE_COLUMNS: [&str; 5] = ["_value", "val", "reading", "field_value", "values"];
+
+/// Names of the column that has the unit of a row's value in a long form.
+const UNIT_COLUMNS: [&str; 6] = ["unit", "units", "uom", "value_unit", "metric_unit", "unit_of_measurement"];
 
 /// What `nvidia-smi --query-compute-apps` calls a process' memory.
 const PROCESS_MEMORY: [&str; 2] = ["used_gpu_memory", "used_memory"];
@@ -160,6 +164,11 @@ impl Draft<'_> {
 }
 
 impl Sense {
+    /// Whether a column of a long form of which nothing else is known has the units of its values.
+    pub(super) fn is_of_units(&self, name: &str) -> bool {
+        self.evidence != Evidence::User && UNIT_COLUMNS.contains(&catalogue::folded(name).as_str())
+    }
+
     /// What a column is whose name has labels, as Grafana writes series: `DCGM_FI_DEV_POWER_USAGE{gpu="0"}`.
     pub(super) fn labelled(name: &str) -> Option<Self> {
         let (metric, labels) = labels::braced(name)?;
@@ -183,15 +192,17 @@ impl Plan {
         };
         let labels = find(|role| matches!(role, Role::Labels));
         let mut labels = labels.map(|column| sample.cells(column));
+        let mut units = find(|role| matches!(role, Role::Unit)).map(|column| sample.cells(column));
         let decimal = self.decimals.of_column(value);
         let gpu_said = self.gpu_said();
         let (mut all, mut places): (Vec<(Series, Fit, String)>, _) = (Vec::new(), HashMap::new());
         let mut known: HashMap<String, usize> = HashMap::new();
         for (name, text) in sample.cells(name).zip(sample.cells(value)) {
             let labels = labels.as_mut().and_then(Iterator::next).unwrap_or_default();
+            let unit = units.as_mut().and_then(Iterator::next).unwrap_or_default();
             let by_labels = if foreign::depends_on_labels(name) { labels } else { "" };
             let at = *places.entry((name, by_labels)).or_insert_with(|| {
-                let series = Series::of(name, by_labels, gpu_said);
+                let series = Series::of(name, by_labels, gpu_said).in_unit(unit);
                 *known.entry(series.name.clone()).or_insert_with(|| {
                     all.push((series, Fit::default(), String::new()));
                     all.len() - 1
@@ -199,7 +210,8 @@ impl Plan {
             });
             let Some((series, fit, example)) = all.get_mut(at) else { continue };
             if let SeriesMeaning::Metric { scale, .. } = &series.named {
-                fit.take(text, scale, decimal);
+                let written = pointed(text.as_bytes(), decimal);
+                fit.take_pointed(&series::united(name, &written, unit), scale);
             }
             if example.is_empty() && foreign::absence(text).is_none() {
                 *example = shortened(text);

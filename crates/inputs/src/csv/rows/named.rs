@@ -6,7 +6,7 @@ use super::{Places, RecordReading, RowBuilder, RowPlace, text};
 use crate::csv::cell;
 use crate::csv::decimal::pointed;
 use crate::csv::part::Whose;
-use crate::csv::series::{Series, SeriesMeaning, SeriesName};
+use crate::csv::series::{self, Series, SeriesMeaning, SeriesName};
 use crate::csv::split::Splitter;
 use crate::report::Refusal;
 
@@ -30,8 +30,9 @@ impl RowBuilder {
                 return Ok(false);
             }
         };
-        let decimal = self.plan.decimals.of_column(value_column);
-        let value = match cell::metric(&pointed(record.field(value_column), decimal), &scale) {
+        let written = pointed(record.field(value_column), self.plan.decimals.of_column(value_column));
+        let unit = self.unit.map_or("", |column| text(record.field(column)).trim());
+        let value = match cell::metric(&series::united(text(name).trim(), &written, unit), &scale) {
             Ok(value) => value,
             Err(missing) => {
                 let name = std::str::from_utf8(name).ok();
@@ -59,7 +60,7 @@ impl RowBuilder {
         if let (Some(messages), Some((row, _))) = (&mut self.messages, row) {
             let name = text(name).trim();
             let is_understood = foreign::meaning(name) == Meaning::Metric(scale.id, scale.factor());
-            if whose.is_none() && is_understood {
+            if whose.is_none() && is_understood && !foreign::is_unit(unit) {
                 messages.put(row, name, text(record.field(value_column)));
             } else {
                 messages.put_value(row, scale.id.metric().column, value);

@@ -193,6 +193,34 @@ fn names_in_cells_have_a_gpu_or_labels() {
 }
 
 #[test]
+fn values_of_a_long_form_are_in_the_unit_beside_them() {
+    let text = "time,gpu,metric,unit,value\n1700000000,0,power,mW,100000\n1700000000,0,mem_used,GiB,1.5\n\
+                1700000000,0,energy,mJ,5e6\n1700000000,0,temp,F,113\n1700000000,0,fan_speed,,30\n\
+                1700000000,0,DCGM_FI_DEV_FB_FREE,MB,7\n1700000001,0,temp,F,114\n1700000001,0,power,mW,100500\n";
+    let mut source = CsvSource::open(reader(text.as_bytes().to_vec()), config(), NOW).unwrap();
+    assert_eq!(
+        rows(&drain(&mut source)),
+        [
+            "2023-11-14T22:13:20Z rows:gpu0 energy_mj=5000000 fan_speed_pct=30 memory_free_mb=7 memory_used_mb=1536 \
+             power_w=100 gpu=0 node=rows source=csv temp=113",
+            "2023-11-14T22:13:21Z rows:gpu0 power_w=100.5 gpu=0 node=rows source=csv temp=114",
+        ]
+    );
+    let description = source.description();
+    let unit = description.columns.iter().find(|column| column.name == "unit").unwrap();
+    assert_eq!(unit.role, "unit");
+    let power = description.metrics.iter().find(|metric| metric.name == "power").unwrap();
+    assert_eq!((power.file_unit.as_deref(), power.factor), (Some("mW"), Some(0.001)));
+    assert!(
+        description.remarks.iter().any(|it| it.contains("temp is kept under its own name")),
+        "{description:?}"
+    );
+    // The wide form may have a column of that name.
+    let wide = "time,gpu,unit,power_w\n1700000000,0,left,100\n";
+    assert!(first(wide).0.contains("unit=left"), "{:?}", first(wide));
+}
+
+#[test]
 fn headers_have_a_gpu_or_labels() {
     let grafana = "Time,\"DCGM_FI_DEV_POWER_USAGE{gpu=\"\"0\"\", Hostname=\"\"n1\"\"}\",\"DCGM_FI_DEV_POWER_USAGE{gpu=\"\"0\"\", Hostname=\"\"n2\"\"}\"\n\
                    1700000000,515 W,594 W\n";
