@@ -1,6 +1,7 @@
 //! What each column of a file is, from their names and the first rows.
 
 mod in_cells;
+mod last_number;
 mod names;
 mod topic;
 mod unwritten;
@@ -19,7 +20,7 @@ use super::decimal::{Decimal, Decimals, pointed};
 use super::hints::{ColumnHint, HintSense, Hints};
 use super::labels;
 use super::owner;
-use super::plan::{Column, CsvForm, Owner, Plan, Role, Surroundings, Unfit, extra_name, is_named, tells_gpu};
+use super::plan::{Column, CsvForm, Owner, Plan, Role, Surroundings, Unfit, extra_name, is_named};
 use super::sample::Sample;
 use super::tail::Tail;
 use super::when;
@@ -448,30 +449,6 @@ impl Draft<'_> {
             ..Sense::default()
         }
     }
-
-    /// Names that differ in a last number alone are of a GPU each: `gpu_power_0`, `gpu_power_1`.
-    fn number(&self, senses: &mut [Sense], dropped: &HashMap<usize, String>) {
-        let is_told = |sense: &Sense| sense.meaning == Meaning::Gpu || tells_gpu(sense.meaning);
-        if self.dialect.is_some() || senses.iter().any(is_told) {
-            return;
-        }
-        let parts: Vec<Option<(&str, &str)>> = self.names.iter().map(|name| numbered(name)).collect();
-        for (index, (sense, part)) in senses.iter_mut().zip(&parts).enumerate() {
-            let Some((stem, number)) = part else { continue };
-            let is_like = |other: &Option<(&str, &str)>| {
-                other.is_some_and(|(like, other)| is_named(like, stem) && other != *number)
-            };
-            let column = foreign::column(stem, self.topic);
-            let is_gpus =
-                matches!(column.meaning, Meaning::Metric(id, _) if id.metric().table == Table::GpuEvents);
-            let is_open =
-                sense.evidence != Evidence::User && sense.why.is_none() && !dropped.contains_key(&index);
-            if is_open && is_gpus && column.gpu.is_none() && parts.iter().any(is_like) {
-                let gpu = Some((*number).to_owned());
-                *sense = Sense { meaning: column.meaning, gpu, unit: column.unit, ..Sense::default() };
-            }
-        }
-    }
 }
 
 /// What says what a column is.
@@ -534,16 +511,6 @@ impl Sense {
         let why = matches!(sense, HintSense::Own).then(|| "you say so".to_owned());
         Self { meaning, unit, why, ..Self::default() }
     }
-}
-
-/// `gpu_power_1` as `gpu_power` and `1`. A GPU has fans and memory stacks of its own with numbers.
-fn numbered(name: &str) -> Option<(&str, &str)> {
-    let name = name.trim();
-    let stem = name.trim_end_matches(|c: char| c.is_ascii_digit());
-    let number = name.get(stem.len()..).filter(|number| (1..=3).contains(&number.len()))?;
-    let stem = stem.strip_suffix(['_', ' ', '.', '-', '#'])?;
-    let lower = stem.to_ascii_lowercase();
-    (!["fan", "hbm"].iter().any(|part| lower.contains(part))).then_some((stem, number))
 }
 
 /// Beside columns of a GPU each, one of a GPU's metric without it does not say whose it is.
