@@ -61,7 +61,7 @@ const NUMBER_NAMES: [&str; 7] = ["id", "index", "idx", "no", "nr", "#", "ordinal
 
 /// Names that identify a GPU in files whose columns have no better one. The id of a device may be that of its kind, and a number
 /// that of all.
-const DEVICE_NAMES: [&str; 21] = [
+const DEVICE_NAMES: [&str; 31] = [
     "device",
     "gpu_number",
     "gpu_num",
@@ -69,7 +69,15 @@ const DEVICE_NAMES: [&str; 21] = [
     "device_id",
     "minor_number",
     "cuda_device",
+    "minor",
     "card",
+    "card_id",
+    "card_index",
+    "card_idx",
+    "card_no",
+    "card_num",
+    "gpu_card",
+    "gpunum",
     "accelerator",
     "deviceid",
     "gpu_slot",
@@ -83,6 +91,8 @@ const DEVICE_NAMES: [&str; 21] = [
     "local_rank",
     "rank",
     "serial",
+    "gpu_serial",
+    "device_uuid",
 ];
 
 /// Names that identify the host in files whose columns have no better one.

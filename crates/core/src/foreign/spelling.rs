@@ -30,7 +30,9 @@ pub(super) fn words(name: &str) -> Vec<String> {
 
 /// Words that a number may follow without a blank.
 pub(super) fn is_numbered(word: &str) -> bool {
-    matches!(word, "gpu" | "card" | "cuda" | "device" | "dev" | "gcd" | "accelerator" | "gpu_")
+    const WORDS: [&str; 10] =
+        ["gpu", "gpus", "card", "cuda", "device", "dev", "gcd", "accelerator", "nvidia", "rank"];
+    WORDS.contains(&word)
 }
 
 /// Words of names, and what they are in the spelling of the terms: nothing for those that say nothing.

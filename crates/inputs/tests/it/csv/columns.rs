@@ -286,6 +286,23 @@ fn a_last_number_is_the_gpus_where_names_differ_in_it_alone() {
             "host power_w_2=9",
         ],
     );
+    for names in ["power0,power1,temp0,temp1", "power[0],power[1],temp[0],temp[1]"] {
+        check(
+            &format!("timestamp,{names}\n1752871354,100,101,45,46\n"),
+            &["rows:gpu0 power_w=100 temperature_c=45 gpu=0", "rows:gpu1 power_w=101 temperature_c=46 gpu=1"],
+        );
+    }
+    for names in ["gpus.0.power,gpus.1.power", "nvidia0_power,nvidia1_power", "rank0 power,rank1 power"] {
+        check(
+            &format!("timestamp,{names}\n1752871354,100,101\n"),
+            &["rows:gpu0 power_w=100 gpu=0", "rows:gpu1 power_w=101 gpu=1"],
+        );
+    }
+    // Sensors of one chip, which are counted from 1, and its clocks.
+    check(
+        "timestamp,power,temp1,temp2,gfxclk0,gfxclk1\n1752871354,100,45,46,900,901\n",
+        &["rows:gpu0 power_w=100 gpu=0 gfxclk0=900 gfxclk1=901 temp1=45 temp2=46"],
+    );
     // Beside a column for the GPU they are not, and fans are a GPU's own.
     check(
         "timestamp,gpu,util_0,util_1,power_w\n1752871354,0,1,2,3\n",

@@ -119,6 +119,9 @@ fn other_names_of_the_gpu_and_the_host_are_known() {
         "local_rank",
         "rank",
         "gpu_bus",
+        "card_id",
+        "gpunum",
+        "minor",
         "serial",
     ] {
         let text = format!("timestamp,{name},power_w\n1752871354,0,1\n1752871354,1,2\n1752871355,0,3\n");
