@@ -125,6 +125,11 @@ const BINARY: &[(&str, f64)] = &[
     ("TB", 1_048_576.0),
     ("Mo", 1.0),
     ("Go", 1024.0),
+    // Of a size that a GPU has nothing else is meant.
+    ("K", 1.0 / 1024.0),
+    ("M", 1.0),
+    ("G", 1024.0),
+    ("T", 1_048_576.0),
 ];
 
 /// Whether the text is a unit.

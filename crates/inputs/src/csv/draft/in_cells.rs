@@ -60,7 +60,11 @@ impl Draft<'_> {
             Meaning::Metric(..) | Meaning::Unknown => {}
             _ => return None,
         }
-        let column = foreign::column(&format!("{name} [{}]", cells.units.first()?), self.topic);
+        let unit = cells.units.first()?;
+        // `1.5G` of memory.
+        let is_prefix = ["K", "M", "G", "T"].iter().any(|prefix| unit.eq_ignore_ascii_case(prefix));
+        let rest = if is_prefix { "iB" } else { "" };
+        let column = foreign::column(&format!("{name} [{unit}{rest}]"), self.topic);
         matches!(column.meaning, Meaning::Metric(id, _) if fits(id)).then_some(column)
     }
 }

@@ -90,6 +90,8 @@ fn cells_and_a_line_below_the_names_tell_the_unit() {
     );
     assert!(hinted_unit.0[0].contains("power_w=2.908"), "{hinted_unit:?}");
     check(&table("vram", &["3.5 GiB", "512MiB"]), "rows:gpu0 memory_used_mb=3584", "");
+    check(&table("memory_used", &["1.5G", "512M", "1572864K"]), "rows:gpu0 memory_used_mb=1536", "");
+    check(&table("vram", &["4485M", "4486M"]), "rows:gpu0 memory_used_mb=4485", "");
     check(&table("mem", &["58%", "60%"]), "rows:gpu0 memory_used_pct=58", "");
     check(
         &table("power,memory", &["60W / 350W,4485MiB / 24576MiB"]),
