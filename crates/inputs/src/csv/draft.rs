@@ -292,6 +292,7 @@ impl Draft<'_> {
                 usual_host: hints.usual_host.clone().unwrap_or_else(|| self.around.stem.to_owned()),
                 gpu: hints.gpu.clone(),
             },
+            labels_name_gpus: self.labels_name_gpus(&senses),
             is_of_processes,
             heads: vec![self.names.iter().map(|name| name.trim().to_owned()).collect()],
             misfits: HashMap::new(),

@@ -102,6 +102,8 @@ pub(super) struct Plan {
     pub(super) decimals: Decimals,
     pub(super) times: Option<Times>,
     pub(super) owner: Owner,
+    /// Labels name GPUs; else all values are of one.
+    pub(super) labels_name_gpus: bool,
     /// Rows are of processes, whose memory is put together by GPU.
     pub(super) is_of_processes: bool,
     /// The lines that are no rows: names and units, which a log that was begun again has again.
@@ -232,11 +234,10 @@ impl Plan {
 
     /// Whether rows name their GPU.
     pub(super) fn names_gpu(&self) -> bool {
-        let tells = |role: &Role| {
-            matches!(
-                role,
-                Role::Gpu | Role::Labels | Role::Identity(IdentityColumn::Uuid | IdentityColumn::Pci)
-            )
+        let tells = |role: &Role| match role {
+            Role::Gpu | Role::Identity(IdentityColumn::Uuid | IdentityColumn::Pci) => true,
+            Role::Labels => self.labels_name_gpus,
+            _ => false,
         };
         self.find(tells).is_some()
     }

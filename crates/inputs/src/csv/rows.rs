@@ -257,7 +257,8 @@ impl RowBuilder {
         (number, part): (usize, &RecordPart),
     ) -> Result<bool, Refusal> {
         let record = reading.record;
-        let index = self.subjects.find(&self.plan, record, (number, &part.whose))?;
+        let found = self.subjects.find(&self.plan, record, (number, &part.whose));
+        let index = found.map_err(|refusal| self.of_nobody(record, refusal))?;
         let time_ns = if self.plan.is_of_processes { self.look(index, record, time_ns) } else { time_ns };
         let is_host = part.whose == Whose::Host;
         let is_shared = self.named.is_some() || self.plan.is_of_processes;

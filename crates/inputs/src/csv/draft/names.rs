@@ -80,6 +80,34 @@ impl Draft<'_> {
             .any(|name| matches!(Series::of(name, "", GpuSaid::ByName).named, SeriesMeaning::Metric { .. }))
     }
 
+    /// Whether labels say of which GPU a value is. They do not where none has a GPU, and each metric of a GPU comes with one list of
+    /// labels: then it is the only one.
+    pub(super) fn labels_name_gpus(&self, senses: &[Sense]) -> bool {
+        let find = |meaning: Meaning| senses.iter().position(|sense| sense.meaning == meaning);
+        let (Some(names), Some(lists)) = (find(Meaning::MetricName), find(Meaning::Labels)) else {
+            return true;
+        };
+        let is_gpus = |name: &str| {
+            let named = Series::of(name, "", GpuSaid::ByName).named;
+            matches!(named, SeriesMeaning::Metric { scale, .. } if scale.id.metric().table == Table::GpuEvents)
+        };
+        let has_device = |list: &str| {
+            let labels = labels::parse(list).unwrap_or_default();
+            labels.iter().any(|(name, _)| foreign::names_device(name))
+        };
+        // Of each metric of a GPU the first list of labels; none of another metric.
+        let mut known: HashMap<&str, Option<&str>> = HashMap::new();
+        for (name, list) in self.sample.cells(names).zip(self.sample.cells(lists)) {
+            let first = *known.entry(name).or_insert_with(|| is_gpus(name).then_some(list));
+            // `device="0"` and `device="1"`, or what else tells several apart.
+            let is_of_several = first.is_some_and(|first| first != list || has_device(list));
+            if is_of_several || labels::gpu(list).is_some() {
+                return true;
+            }
+        }
+        !known.values().any(Option::is_some)
+    }
+
     /// Columns that the user says to be one metric, and whose names have a GPU each: `GPU 0`, `GPU 1`.
     pub(super) fn place_hints(&self, senses: &mut [Sense]) {
         let gpu_in = |name: &str| {

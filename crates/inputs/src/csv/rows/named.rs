@@ -8,7 +8,7 @@ use crate::csv::decimal::pointed;
 use crate::csv::part::Whose;
 use crate::csv::series::{self, Series, SeriesMeaning, SeriesName};
 use crate::csv::split::Splitter;
-use crate::report::Refusal;
+use crate::report::{Cause, Refusal};
 
 /// Most names of metrics remembered; further ones are looked up again.
 const NAMES_MAX: usize = 4096;
@@ -67,6 +67,21 @@ impl RowBuilder {
             }
         }
         Ok(other.is_some())
+    }
+
+    /// Why a record is left out that names no GPU: one of a metric that nobody knows is something else's (`go_goroutines`).
+    pub(super) fn of_nobody(&mut self, record: &Splitter, refusal: Refusal) -> Refusal {
+        let name = self.named.map_or(&b""[..], |(name, _)| record.field(name));
+        if name.is_empty() || refusal.cause != Cause::Identity {
+            return refusal;
+        }
+        match self.named(record, name) {
+            SeriesMeaning::Extra(name) => {
+                let reason = format!("no metric is known by the name {name}, and {}", refusal.reason);
+                Refusal { cause: Cause::NoValue, column: None, reason }
+            }
+            SeriesMeaning::Metric { .. } => refusal,
+        }
     }
 
     /// Where the values of one go whom a name of a metric names.

@@ -1,6 +1,7 @@
 //! What a file's names do not say: units that stand elsewhere or nowhere, GPUs in names, names in cells.
 
 use gpuvitals_inputs::csv::{CsvSource, Hints};
+use gpuvitals_inputs::replay::Cause;
 
 use super::logs::{hinted, read_with, refused};
 use super::reading::{NOW, config, drain, reader, rows};
@@ -191,6 +192,35 @@ fn names_in_cells_have_a_gpu_or_labels() {
             ("gpu_clock_memory", "mem_clock_mhz"),
             ("gpu_energy_consumed", "energy_mj"),
         ]
+    );
+}
+
+#[test]
+fn a_scrape_whose_labels_name_no_gpu_is_of_one_and_what_nobody_knows_is_none_of_a_gpus() {
+    let text = "# TYPE gpu_temp_celsius gauge\ngpu_temp_celsius 45\ngpu_util{kind=\"all\"} 7\n";
+    let (read, skipped) = read_with(reader(text.as_bytes().to_vec()), config());
+    assert_eq!(skipped, 0);
+    assert!(read[0].contains(" rows:gpu0 temperature_c=45 utilization_pct=7 "), "{read:?}");
+    let hints = Hints { gpu: Some("left".to_owned()), ..Hints::default() };
+    let (read, _) = read_with(reader(text.as_bytes().to_vec()), hinted(hints));
+    assert!(read[0].contains(" left"), "{read:?}");
+    // What may tell several GPUs apart is not taken for one.
+    for labels in [["{device=\"0\"}", "{device=\"1\"}"], ["{slot=\"a\"}", "{slot=\"b\"}"]] {
+        let [one, other] = labels;
+        let text = format!("gpu_temp_celsius{one} 45\ngpu_temp_celsius{other} 46\n");
+        let (read, skipped) = read_with(reader(text.into_bytes()), config());
+        assert_eq!((read.len(), skipped), (0, 2), "{labels:?}: {read:?}");
+    }
+    let text = "gpu_temp_celsius{gpu=\"0\"} 45\ngo_goroutines 12\ngo_threads 7\nprocess_open_fds 9\ngpu_power_watts 100\n";
+    let mut source = CsvSource::open(reader(text.as_bytes().to_vec()), config(), NOW).unwrap();
+    assert_eq!(rows(&drain(&mut source)).len(), 1);
+    let counts = source.counts();
+    let of = |cause: Cause| counts.skipped(cause);
+    assert_eq!((of(Cause::NoValue), of(Cause::Identity)), (3, 1));
+    let reports: Vec<String> = source.drain_reports().iter().map(ToString::to_string).collect();
+    assert!(
+        reports.iter().any(|it| it.contains("no metric is known by the name go_goroutines")),
+        "{reports:?}"
     );
 }
 
