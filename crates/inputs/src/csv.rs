@@ -38,6 +38,7 @@ mod sample;
 mod series;
 mod split;
 mod spread;
+mod stamped;
 mod subject;
 mod tables;
 mod tail;
@@ -508,6 +509,9 @@ fn open(input: CsvInput, file: &Arc<str>, config: &ReplayConfig, now_ns: i64) ->
     }
     if is_windows {
         plan.notes.push("the text is no UTF-8 and is read as Windows-1252".to_owned());
+    }
+    if head.kind == TextKind::Stamped {
+        plan.notes.push("the time that stands alone in a line is that of the rows below it".to_owned());
     }
     if head.kind == TextKind::Table(TableKind::Processes) {
         let note = "shares and memory of a GPU are the sums of its processes'";

@@ -11,6 +11,7 @@ use gpuvitals_core::catalogue::{Metric, gpu_metrics};
 use super::gpustat::{self, Gpustat};
 use super::other;
 use super::split::RECORD_LEN_MAX;
+use super::stamped::{self, Stamped};
 use super::tables::{self, TableKind, ToolTable};
 
 /// Bytes at the beginning that tell what a text is.
@@ -30,6 +31,8 @@ pub(super) enum TextKind {
     Gpustat {
         is_headed: bool,
     },
+    /// Tables below lines with a time.
+    Stamped,
     /// It cannot be read: what it is, and what to do.
     Foreign(&'static str, &'static str),
 }
@@ -52,6 +55,9 @@ pub(super) fn kind(head: &[u8]) -> TextKind {
         return TextKind::Prometheus { is_timed };
     }
     let second = lines.next().unwrap_or_default();
+    if stamped::is_one([first, second].into_iter().chain(lines)) {
+        return TextKind::Stamped;
+    }
     if let Some(table) = tables::kind(first, second) {
         return TextKind::Table(table);
     }
@@ -84,6 +90,14 @@ pub(super) fn as_csv(kind: TextKind, reader: Box<dyn Read + Send>) -> Box<dyn Re
             rewritten(reader, move |line, out| {
                 if let Some(line) = line {
                     lines.line(line, out);
+                }
+            })
+        }
+        TextKind::Stamped => {
+            let mut log = Stamped::default();
+            rewritten(reader, move |line, out| {
+                if let Some(line) = line {
+                    log.line(line, out);
                 }
             })
         }

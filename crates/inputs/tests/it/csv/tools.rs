@@ -27,6 +27,20 @@ fn the_lines_of_gpustat_are_rows_of_gpus_at_the_time_above_them() {
 }
 
 #[test]
+fn a_time_that_a_loop_prints_above_each_table_is_that_of_its_rows() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("loop.csv");
+    let look = |at: u8| {
+        format!("Fri Jul 18 20:42:3{at} UTC 2025\nindex, power.draw [W]\n0, 6{at}.00 W\n1, 7{at}.00 W\n\n")
+    };
+    std::fs::write(&path, [look(4), look(5)].concat()).unwrap();
+    let (rows, skipped) = read_with(path, config());
+    assert_eq!((rows.len(), skipped), (4, 0), "{rows:?}");
+    assert!(rows[0].starts_with("2025-07-18T20:42:34Z loop:gpu0 power_w=64 "), "{rows:?}");
+    assert!(rows[3].starts_with("2025-07-18T20:42:35Z loop:gpu1 power_w=75 "), "{rows:?}");
+}
+
+#[test]
 fn experiment_trackers_name_the_gpu_in_their_columns() {
     let wide = read("mlflow_wide.csv");
     assert!(
