@@ -252,6 +252,7 @@ impl Draft<'_> {
         let has = |meaning: Meaning| senses.iter().any(|sense| sense.meaning == meaning);
         let is_long = has(Meaning::MetricName) && has(Meaning::MetricValue);
         let form = if is_long { CsvForm::Long } else { CsvForm::Wide };
+        let completed = if is_long { None } else { self.complete_names(&mut senses, dropped) };
         self.doubt(&mut senses);
         self.doubt_models(&mut senses);
         if let Some(sense) = self.host_column(&senses).and_then(|host| senses.get_mut(host)) {
@@ -271,7 +272,7 @@ impl Draft<'_> {
             notes.push("the memory of a GPU is the sum of its processes'".to_owned());
         }
         notes.extend(doubled.map(str::to_owned));
-        notes.extend(after_file);
+        notes.extend(after_file.into_iter().chain(completed));
         let mut runs = self.names.iter().filter_map(|name| self.run(name));
         if let Some(first) = self.first_run().filter(|first| runs.any(|run| run != *first)) {
             notes.push(format!(

@@ -167,6 +167,40 @@ impl Draft<'_> {
         is_any.then(|| format!("columns that only name a GPU are taken for {column}, after the file's name"))
     }
 
+    /// Names that are understood with the file's before them: `edge` of `gpu_temp.csv`, `total_bytes` of `vram.csv`. Returns what to
+    /// note.
+    pub(super) fn complete_names(
+        &self,
+        senses: &mut [Sense],
+        dropped: &HashMap<usize, String>,
+    ) -> Option<String> {
+        let stem = self.around.stem;
+        // Beside a CPU's columns a load may be its.
+        let is_cpus = |name: &String| name.to_ascii_lowercase().contains("cpu");
+        let is_gpus_alone = foreign::names_gpu(stem) && !self.names.iter().any(is_cpus);
+        if !is_gpus_alone || self.dialect.is_some() || self.topic != Topic::Gpu {
+            return None;
+        }
+        let mut completed: Vec<&str> = Vec::new();
+        for (index, (sense, name)) in senses.iter_mut().zip(self.names).enumerate() {
+            let name = name.trim();
+            let is_open = sense.meaning == Meaning::Unknown
+                && sense.why.is_none()
+                && sense.evidence != Evidence::User
+                && !dropped.contains_key(&index);
+            let is_whose = foreign::names_device(name) || foreign::names_host(name);
+            let column = foreign::column(&format!("{stem} {name}"), Topic::Gpu);
+            let is_gpus =
+                matches!(column.meaning, Meaning::Metric(id, _) if id.metric().table == Table::GpuEvents);
+            if is_open && !is_whose && !name.is_empty() && is_gpus && column.gpu.is_none() {
+                *sense = Sense { meaning: column.meaning, unit: column.unit, ..Sense::default() };
+                completed.push(name);
+            }
+        }
+        let names = completed.join(", ");
+        (!completed.is_empty()).then(|| format!("columns are understood after the file's name: {names}"))
+    }
+
     /// Whether rows are of processes, whose memory is put together by GPU; what is only theirs is left out.
     pub(super) fn put_processes_together(&self, senses: &mut [Sense]) -> bool {
         let bare = |name: &str| {

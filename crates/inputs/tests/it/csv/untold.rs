@@ -81,6 +81,33 @@ fn a_file_without_a_column_for_the_gpu_is_of_the_gpu_in_its_name() {
 }
 
 #[test]
+fn a_name_that_says_too_little_is_understood_after_the_files() {
+    let folder = tempfile::tempdir().unwrap();
+    for (name, columns, cells, expected) in [
+        (
+            "gpu_temp.csv",
+            "edge,junction,memory",
+            "50,55,60",
+            "temperature_c=50 temperature_edge_c=50 temperature_junction_c=55 temperature_memory_c=60",
+        ),
+        ("vram.csv", "total,used", "206141652992,297771008", "memory_total_mb=196592 memory_used_mb=284"),
+        ("gpu_usage.csv", "usage_percent,note", "50,7", "utilization_pct=50"),
+    ] {
+        let stem = name.trim_end_matches(".csv");
+        let text =
+            format!("timestamp,device,{columns}\n1752871354,card0,{cells}\n1752871355,card0,{cells}\n");
+        let (rows, _) = read_with(file(&folder, name, &text), config());
+        assert!(rows[0].contains(&format!(" card0@{stem} {expected}")), "{name}: {rows:?}");
+    }
+    let text = "timestamp,device,edge\n1752871354,card0,50\n";
+    assert!(read(text)[0].contains("edge=50"), "{:?}", read(text));
+    let text = "timestamp,device,cpu_percent,load,power_w\n1752871354,card0,7,12,100\n";
+    let (rows, _) = read_with(file(&folder, "gpu_stats.csv", text), config());
+    let has = |part: &str| rows.iter().any(|row| row.contains(part));
+    assert!(has(" load=12") && !has("utilization_pct"), "{rows:?}");
+}
+
+#[test]
 fn a_gpu_that_is_called_by_its_model_is_of_its_host() {
     let named = |gpu: &str| owners(&format!("timestamp,gpu,power_w\n1752871354,{gpu},100\n"))[0].clone();
     for (gpu, name) in [
