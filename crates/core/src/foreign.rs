@@ -344,10 +344,10 @@ pub fn scaled(value: Value, factor: f64) -> Value {
 fn code(text: &str, metric: &Metric) -> Option<Value> {
     let is_flag = metric.is_flag();
     let is = |words: &[&str]| is_flag && words.iter().any(|word| text.eq_ignore_ascii_case(word));
-    if is(&["enabled", "active", "true", "yes"]) {
+    if is(&["enabled", "active", "true", "yes", "on"]) {
         return Some(Value::Int(1));
     }
-    if is(&["disabled", "not active", "false", "no"]) {
+    if is(&["disabled", "not active", "false", "no", "off"]) {
         return Some(Value::Int(0));
     }
     if let Some(hex) = text.strip_prefix("0x") {

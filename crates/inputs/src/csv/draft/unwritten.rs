@@ -32,6 +32,10 @@ const LEAST: f64 = 0.5;
 const POWER_USUAL: f64 = 15.0;
 /// The same of clocks, MHz.
 const CLOCK_USUAL: f64 = 100.0;
+/// No GPU runs slower than this with a clock that is written with fractions, MHz: such are GHz.
+const CLOCK_LOWEST: f64 = 6.0;
+/// No GPU has less, mV: such are volts.
+const VOLTAGE_LOWEST: f64 = 3.0;
 /// The least memory in use that has bytes where no total is known, MiB.
 const MEMORY_USUAL: f64 = 64.0;
 
@@ -63,6 +67,8 @@ impl Draft<'_> {
         let mut guesses = self.shares(&open);
         guesses.extend(self.too_large(&open, Unit::Watt, POWER_USUAL, POWER_UNITS));
         guesses.extend(self.too_large(&open, Unit::Megahertz, CLOCK_USUAL, CLOCK_UNITS));
+        guesses.extend(self.too_small(&open, Unit::Megahertz, CLOCK_LOWEST, "GHz"));
+        guesses.extend(self.too_small(&open, Unit::Millivolt, VOLTAGE_LOWEST, "V"));
         guesses.extend(self.memory(&open));
         guesses.extend(self.energy(&open));
         for guess in &guesses {
@@ -138,6 +144,21 @@ impl Draft<'_> {
             smaller.iter().find_map(|unit| Some(self.guess(it, factor(unit)?, unit)))
         };
         out.filter_map(guess).collect()
+    }
+
+    /// Numbers with fractions that no GPU has in the column's unit, and that are right in one a thousand times larger.
+    fn too_small(&self, open: &[OpenColumn], unit: Unit, lowest: f64, larger: &str) -> Vec<Guess> {
+        let is_small = |it: &&OpenColumn| {
+            it.id.metric().unit == unit
+                && it.middle() > 0.0
+                && it.largest() < lowest
+                && it.numbers.iter().any(|number| number.fract() != 0.0)
+        };
+        let guess = |it: &OpenColumn| {
+            let factor = unit_factor(larger, it.id.metric())?;
+            it.fits(factor, it.id.metric().range).then(|| self.guess(it, factor, larger))
+        };
+        open.iter().filter(is_small).filter_map(guess).collect()
     }
 
     /// Memory, whose total says its unit: no GPU has 24 MiB, none has 25 TiB.

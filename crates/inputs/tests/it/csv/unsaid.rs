@@ -79,6 +79,14 @@ fn numbers_tell_the_unit_that_nobody_writes() {
 }
 
 #[test]
+fn clocks_in_gigahertz_and_voltages_in_volts_are_told_by_their_fractions() {
+    check(&table("sm_clock", &["1.41", "1.38"]), "rows:gpu0 sm_clock_mhz=1410", "taken for GHz");
+    check(&table("gpu_voltage", &["0.712", "0.8"]), "rows:gpu0 voltage_gfx_mv=712", "taken for V");
+    check(&table("sm_clock,power_w", &["5,60"]), "rows:gpu0 power_w=60 sm_clock_mhz=5", "");
+    check(&table("persistence_mode", &["On", "Off"]), "rows:gpu0 persistence_mode=1", "");
+}
+
+#[test]
 fn cells_and_a_line_below_the_names_tell_the_unit() {
     check(
         "timestamp,gpu,memory_used,power\n[s],[-],[GB],[mW]\n1700000000,0,1.5,2908\n[s],[-],[GB],[mW]\n",
