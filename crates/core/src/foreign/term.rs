@@ -270,7 +270,7 @@ fn behind_tag(name: &str) -> Option<&str> {
 }
 
 fn read_whole(name: &str, topic: Topic) -> Option<Term> {
-    let (gpu, mut words) = instance(&words(of_mlflow(name)));
+    let (gpu, mut words) = instance(&words(of_tracker(name)));
     let mut is_gpu = gpu.is_some();
     let found = loop {
         let found = meaning(&words, is_gpu, topic);
@@ -288,11 +288,16 @@ fn read_whole(name: &str, topic: Topic) -> Option<Term> {
     (gpu.is_none() || id.metric().table == Table::GpuEvents).then_some(Term { id, factor, gpu, unit })
 }
 
-/// `system/gpu_0_power_usage_watts` without what MLflow puts before all that it measures itself.
-fn of_mlflow(name: &str) -> &str {
+/// `system/gpu_0_power_usage_watts` without what MLflow puts before all that it measures itself; `sys.gpu.0.power_usage` of Comet
+/// and `__system__gpu0.power_watts` of Aim.
+fn of_tracker(name: &str) -> &str {
     const OF: [&str; 3] = ["gpu_", "cpu_", "system_memory_"];
-    let measured = name.strip_prefix("system/");
-    measured.filter(|name| OF.iter().any(|of| name.starts_with(of))).unwrap_or(name)
+    let measured = name.strip_prefix("system/").filter(|name| OF.iter().any(|of| name.starts_with(of)));
+    let others = || {
+        let bare = name.strip_prefix("sys.").or_else(|| name.strip_prefix("__system__"));
+        bare.filter(|name| name.starts_with("gpu"))
+    };
+    measured.or_else(others).unwrap_or(name)
 }
 
 /// The GPU that a name has in it, whatever else it means: `0` of `GPU 0`.
@@ -333,7 +338,10 @@ fn instance(words: &[String]) -> (Option<String>, Vec<String>) {
     let mut gpu: Option<(String, String)> = None;
     let (mut kept, mut at) = (Vec::with_capacity(words.len()), 0);
     while let Some(word) = words.get(at) {
-        let Some(index) = number(at + 1).filter(|_| is_numbered(word)) else {
+        // `gpu_id: 0`
+        let is_id = words.get(at + 1).is_some_and(|word| matches!(word.as_str(), "id" | "index" | "idx"));
+        let behind = at + 1 + usize::from(is_id);
+        let Some(index) = number(behind).filter(|_| is_numbered(word)) else {
             kept.push(word.clone());
             at += 1;
             continue;
@@ -342,7 +350,7 @@ fn instance(words: &[String]) -> (Option<String>, Vec<String>) {
         if gpu.is_none() || word == "gpu" {
             gpu = Some((word.clone(), index));
         }
-        at += 2;
+        at = behind + 1;
     }
     let named = gpu.map(|(kind, index)| if kind == "card" { format!("card{index}") } else { index });
     (named, kept)
@@ -502,6 +510,12 @@ mod tests {
         check("cuda:0 (gpu:3)/gpu_utilization (%)/mean", "utilization_pct x 1 of 3");
         check("train/cuda:0 (gpu:3)/power_usage (W)/mean", "power_w x 1 of 3");
         check("train/pid:7/cuda:0 (gpu:3)/gpu_memory (MiB)/mean", "-");
+        check("sys.gpu.0.gpu_utilization", "utilization_pct x 1 of 0");
+        check("__system__gpu0.power_watts", "power_w x 1 of 0");
+        check(
+            "DeviceStatsMonitor.on_train_batch_end/gpu_id: 3/utilization.gpu (%)",
+            "utilization_pct x 1 of 3",
+        );
         check("GPU Temperature mean", "temperature_c x 1");
         check("memory_percent (%)", "memory_used_pct x 1");
         check("memory_mib (W)", "-");

@@ -5,7 +5,7 @@ use gpuvitals_core::foreign;
 use gpuvitals_core::time::{SECOND_NS, Zone};
 
 /// Names of times, the most reliable first. A unit or a zone may stand behind them.
-pub(super) const NAMES: [&str; 35] = [
+pub(super) const NAMES: [&str; 36] = [
     "timestamp",
     "timestamp_ns",
     "datetime",
@@ -32,6 +32,8 @@ pub(super) const NAMES: [&str; 35] = [
     "query_time",
     "wall_time",
     "wallclock",
+    // `TimeInSeconds`
+    "time_in",
     "created_at",
     "zeit",
     "zeitstempel",

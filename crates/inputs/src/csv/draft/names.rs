@@ -18,7 +18,7 @@ use crate::csv::series::{self, Series, SeriesMeaning};
 const SERIES_MAX: usize = 400;
 
 /// Names of the columns of a long form that elsewhere mean something else, by which their cells must be metrics.
-const NAME_COLUMNS: [&str; 10] = [
+const NAME_COLUMNS: [&str; 13] = [
     "variable",
     "field",
     "_field",
@@ -28,9 +28,13 @@ const NAME_COLUMNS: [&str; 10] = [
     "key",
     "series",
     "counter",
+    "countername",
+    "counter_name",
     "parameter",
+    "sensor",
 ];
-const VALUE_COLUMNS: [&str; 5] = ["_value", "val", "reading", "field_value", "values"];
+const VALUE_COLUMNS: [&str; 7] =
+    ["_value", "val", "reading", "field_value", "values", "countervalue", "counter_value"];
 
 /// Names of the column that has the unit of a row's value in a long form.
 const UNIT_COLUMNS: [&str; 6] = ["unit", "units", "uom", "value_unit", "metric_unit", "unit_of_measurement"];

@@ -379,6 +379,7 @@ fn a_column_that_is_called_a_time_and_is_none_is_refused_and_never_now() {
         ("elapsed_s,gpu,power_w\n0.0,0,1\n1.0,0,2\n", "one since the log began"),
         ("Relative Time [ms],gpu,power_w\n500000000,0,1\n500001000,0,2\n", "one since the log began"),
         ("elapsed,gpu,power_w\n0 days 00:00:01,0,1\n", "is no time that is known"),
+        ("TimeInSeconds,gpu,power_w\n0.5,0,1\n1.5,0,2\n", "one since the log began"),
         ("date,gpu,power_w\n2025-07-18,0,1\n2025-07-18,0,2\n", "no time of day"),
         ("date,elapsed,gpu,power_w\n2025-07-18,00:00:01,0,1\n2025-07-18,00:00:02,0,2\n", "no time of day"),
         ("timestamp_ns,gpu,power_w\n123456789012,0,1\n123556789012,0,2\n", "one since the log began"),

@@ -169,6 +169,10 @@ fn names_in_cells_have_a_gpu_or_labels() {
         read("time,gpu,variable,value\n1700000000,0,power_w,100\n1700000000,0,temp,50\n"),
         ["2023-11-14T22:13:20Z rows:gpu0 power_w=100 temperature_c=50 gpu=0 node=rows source=csv"]
     );
+    assert_eq!(
+        read("time,sensor,value,unit\n1700000000,GPU1 Temp,50,degrees C\n1700000000,GPU1 Power,200,Watts\n"),
+        ["2023-11-14T22:13:20Z rows:gpu1 power_w=200 temperature_c=50 gpu=1 node=rows source=csv"]
+    );
     let mlflow = "metric,timestamp,value\nsystem/gpu_0_power_usage_watts,1700000000000,100\n\
                   system/gpu_1_power_usage_watts,1700000000000,200\nsystem/cpu_utilization_percentage,1700000000000,7\n";
     assert_eq!(
