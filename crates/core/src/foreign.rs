@@ -203,7 +203,7 @@ impl From<Meaning> for ForeignColumn {
 pub fn column(name: &str, topic: Topic) -> ForeignColumn {
     let name = name.trim();
     let is_hosts = match topic {
-        Topic::Host => true,
+        Topic::Host | Topic::HostMemoryAlone => true,
         Topic::Machine => catalogue::by_column(name).is_none(),
         _ => false,
     };

@@ -23,6 +23,8 @@ pub enum Topic {
     Cpu,
     /// The host's memory.
     HostMemory,
+    /// The same where a column says so that no GPU has (`available`, `swap`): what is a GPU's elsewhere is the host's.
+    HostMemoryAlone,
     /// The whole machine: memory that is not said to be a GPU's is the host's.
     Machine,
     /// A machine of which no GPU is named: memory is the host's.
@@ -412,7 +414,9 @@ fn of_base(words: &[String], unit: Option<&str>, mut is_gpu: bool, topic: Topic)
         fitting(&base, unit, is_gpu)
     };
     match topic {
-        Topic::HostMemory if !is_gpu => of_host("ram").or_else(|| fitting(&base, unit, is_gpu)),
+        Topic::HostMemory | Topic::HostMemoryAlone if !is_gpu => {
+            of_host("ram").or_else(|| fitting(&base, unit, is_gpu))
+        }
         Topic::Cpu if !is_gpu => fitting(&base, unit, is_gpu).or_else(|| of_host("cpu")),
         _ => fitting(&base, unit, is_gpu),
     }

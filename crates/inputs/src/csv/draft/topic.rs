@@ -22,6 +22,9 @@ const ANYBODYS: [MetricId; 12] = [
     MetricId::of("memory_reserved_mb"),
 ];
 
+/// What only a host's memory has.
+const HOSTS_ALONE: [&str; 7] = ["available", "avail", "cached", "buffers", "buff", "swap", "slab"];
+
 /// What columns are about: `used_gb` of a file `memory.csv` in which no name is of a GPU, `power` beside the CPU's load.
 pub(super) fn topic(names: &[String], stem: &str, hints: &Hints) -> Topic {
     let is_gpu =
@@ -40,8 +43,14 @@ pub(super) fn topic(names: &[String], stem: &str, hints: &Hints) -> Topic {
             let name = name.to_ascii_lowercase();
             name.contains("allocated") || name.contains("reserved")
         });
+    let is_alone = names.iter().any(|name| {
+        let name = name.to_ascii_lowercase();
+        let mut words = name.split(|c: char| !c.is_ascii_alphabetic());
+        words.any(|word| HOSTS_ALONE.contains(&word))
+    });
     words()
         .find_map(|word| match word {
+            "memory" | "mem" | "ram" if !is_torchs && is_alone => Some(Topic::HostMemoryAlone),
             "memory" | "mem" | "ram" if !is_torchs => Some(Topic::HostMemory),
             "cpu" => Some(Topic::Cpu),
             _ => None,

@@ -81,6 +81,20 @@ fn a_file_without_a_column_for_the_gpu_is_of_the_gpu_in_its_name() {
 }
 
 #[test]
+fn memory_beside_what_only_a_host_has_is_the_hosts() {
+    let folder = tempfile::tempdir().unwrap();
+    let text = "timestamp,mem_total_mb,mem_used_mb,mem_available_mb,mem_cached_mb\n1752871354,2014000,45000,1969000,7\n";
+    let (rows, _) = read_with(file(&folder, "memory.csv", text), config());
+    let expected =
+        " host host_memory_available_mb=1969000 host_memory_total_mb=2014000 memory_mb=45000 node=memory ";
+    assert!(rows.len() == 1 && rows[0].contains(expected), "{rows:?}");
+    // Alone it may be a GPU's.
+    let text = "timestamp,mem_total_mb,mem_used_mb\n1752871354,81920,45000\n";
+    let (rows, _) = read_with(file(&folder, "mem.csv", text), config());
+    assert!(rows[0].contains(" mem:gpu0 memory_total_mb=81920 memory_used_mb=45000 "), "{rows:?}");
+}
+
+#[test]
 fn a_name_that_says_too_little_is_understood_after_the_files() {
     let folder = tempfile::tempdir().unwrap();
     for (name, columns, cells, expected) in [
