@@ -1,11 +1,29 @@
-//! The tables that NVIDIA's tools print while they watch GPUs: `nvidia-smi dmon` and `pmon`, `dcgmi dmon`.
+//! The tables that NVIDIA's tools print while they watch GPUs: `nvidia-smi dmon`, `pmon` and `stats`, `dcgmi dmon`.
 //!
-//! Lines of names and units stand above rows between blanks or commas, and come again now and then.
+//! Lines of names and units stand above rows between blanks or commas, and come again now and then. `stats` has none.
 
 use std::fmt::Write as _;
 
 /// What stands in the line of units of `nvidia-smi`.
 const UNITS: [&str; 9] = ["W", "C", "%", "MHz", "MB", "MB/s", "mJ", "us", "V"];
+
+/// The fields of a line of `nvidia-smi stats`; its times are microseconds.
+const SAMPLE_NAMES: [&str; 4] = ["index", "metric_name", "timestamp", "value"];
+
+/// What `nvidia-smi stats` calls metrics.
+const SAMPLES: [(&str, &str); 10] = [
+    ("pwrDraw", "power_w"),
+    ("temp", "temperature_c"),
+    ("gpuUtil", "utilization_pct"),
+    ("memUtil", "memory_utilization_pct"),
+    ("encUtil", "encoder_utilization_pct"),
+    ("decUtil", "decoder_utilization_pct"),
+    ("procClk", "gpu_clock_mhz"),
+    ("memClk", "mem_clock_mhz"),
+    // How long power and heat held the clocks back, in a unit that nobody says.
+    ("violPwr", "violPwr"),
+    ("violThm", "violThm"),
+];
 
 /// A tool's table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -18,10 +36,15 @@ pub(super) enum TableKind {
     Processes,
     /// `dcgmi dmon`: rows that begin with `GPU 0`.
     Entities,
+    /// `nvidia-smi stats`: a value a line, without names above.
+    Samples,
 }
 
 /// The table that begins with these lines.
 pub(super) fn kind(first: &str, second: &str) -> Option<TableKind> {
+    if sample(first).is_some() {
+        return Some(TableKind::Samples);
+    }
     let names = first.strip_prefix('#')?;
     let has = |line: &str, wanted: &[&str]| {
         line.split(|c: char| c.is_whitespace() || c == ',').any(|word| wanted.contains(&word))
@@ -68,6 +91,17 @@ impl ToolTable {
     pub(super) fn line(&mut self, line: &str, out: &mut String) {
         let has_begun = !self.names.is_empty();
         let row = line.trim();
+        if self.kind == TableKind::Samples {
+            if !has_begun {
+                self.names = SAMPLE_NAMES.map(str::to_owned).to_vec();
+                write(SAMPLE_NAMES.into_iter(), out);
+            }
+            match sample(row) {
+                Some(cells) => write(cells.into_iter(), out),
+                None => write(std::iter::once(row), out),
+            }
+            return;
+        }
         let is_head = row.starts_with('#') || (self.kind == TableKind::Entities && !row.starts_with("GPU"));
         if is_head && !has_begun {
             self.heads.push(line.replacen('#', " ", 1));
@@ -176,6 +210,15 @@ impl Processes {
         let texts: Vec<String> = texts.collect();
         write(self.whose.iter().chain(&texts).map(String::as_str), out);
     }
+}
+
+/// The fields of a line of `nvidia-smi stats`: `0, pwrDraw , 1399565562466134, 63`.
+fn sample(line: &str) -> Option<[&str; 4]> {
+    let mut cells = line.split(',').map(str::trim);
+    let [gpu, name, time, value] = [cells.next()?, cells.next()?, cells.next()?, cells.next()?];
+    let &(_, column) = SAMPLES.iter().find(|(known, _)| *known == name)?;
+    let is_count = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+    (cells.next().is_none() && is_count(gpu) && is_count(time)).then_some([gpu, column, time, value])
 }
 
 /// Whether a column of processes tells when and of which GPU.

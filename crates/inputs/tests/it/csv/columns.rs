@@ -226,6 +226,10 @@ fn the_tables_of_tools_are_read() {
             "rows:gpu0 memory_used_mb=100 utilization_pct=47 gpu=0",
         ],
     );
+    check(
+        " 0, pwrDraw , 1752871354000000, 63\n 0, gpuUtil , 1752871354000000, 7\n 1, temp    , 1752871354500000, 45\n",
+        &["rows:gpu0 power_w=63 utilization_pct=7 gpu=0", "rows:gpu1 temperature_c=45 gpu=1"],
+    );
     // Without times a process that comes again begins another look.
     check(
         "# gpu  pid  type  sm  mem  enc  dec  command\n# Idx    #   C/G   %    %    %    %  name\n\
@@ -318,6 +322,13 @@ fn a_last_number_is_the_gpus_where_names_differ_in_it_alone() {
     check(
         "gpu,gfx_0_clk,gfx_0_max_clk,mem_0_clk\n0,2100,2200,1300\n",
         &["rows:gpu0 gpu_clock_max_mhz=2200 gpu_clock_mhz=2100 mem_clock_mhz=1300 gpu=0"],
+    );
+    check(
+        "gpu,total_vram,used_vram,used_gtt,width,replay_count,total_correctable_count\n0,196592,283,17,16,2,1\n",
+        &[
+            "rows:gpu0 ecc_corrected_volatile=1 gtt_used_mb=17 memory_total_mb=196592 memory_used_mb=283 pcie_replays=2 \
+             pcie_width=16 gpu=0",
+        ],
     );
     check(
         "gpu,socket_power,gfx_voltage,soc_voltage,throttle_status\n0,120,800,801,UNTHROTTLED\n",
