@@ -252,6 +252,10 @@ fn the_tables_of_tools_are_read() {
          GPU 0     26.123               1234567              \n",
         &["GPU_0@rows energy_mj=1234567 power_w=26.123"],
     );
+    check(
+        "#Entity   SMACT   PCITX      NVLRX\nID\nGPU 0     0.5     12345678   7\n",
+        &["GPU_0@rows interconnect_rx_bytes_per_s=7 pcie_tx_bytes_per_s=12345678 sm_active_ratio=0.5"],
+    );
 }
 
 #[test]
