@@ -140,6 +140,8 @@ impl Draft<'_> {
             sense.meaning == Meaning::Gpu && !matches!(sense.evidence, Evidence::User | Evidence::Tool)
         };
         let is_of_model = Meaning::Identity(IdentityColumn::Model);
+        // Beside the number of a process it is the name of that.
+        let has_pid = self.names.iter().any(|name| is_named(name, "pid"));
         for index in 0..senses.len() {
             let Some(sense) = senses.get(index) else { continue };
             let is_named = |names: &[&str]| {
@@ -160,13 +162,15 @@ impl Draft<'_> {
                 }
             } else if sense.meaning == is_of_model
                 && sense.evidence != Evidence::User
-                && is_named(&["model", "model_name"])
+                && (is_named(&["model", "model_name"]) || (has_pid && is_named(&["name"])))
             {
                 let texts = self.sample.cells(index).filter(|text| foreign::absence(text).is_none());
                 // One model that nobody knows here is a GPU's; of a language model there are several, or its name has a tag.
                 let distinct: std::collections::HashSet<&str> = texts.collect();
                 let is_other = !distinct.iter().any(|text| model::names_gpu(text))
-                    && (distinct.len() > 1 || distinct.iter().any(|text| text.contains(':')));
+                    && (distinct.len() > 1
+                        || (has_pid && is_named(&["name"]))
+                        || distinct.iter().any(|text| text.contains(':')));
                 if let Some(sense) = senses.get_mut(index).filter(|_| is_other) {
                     let why = Some("its texts are no models of GPUs".to_owned());
                     *sense = Sense { why, ..Sense::default() };

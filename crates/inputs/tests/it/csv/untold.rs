@@ -318,6 +318,17 @@ fn a_language_model_and_its_temperature_are_none_of_a_gpu() {
 }
 
 #[test]
+fn a_name_beside_the_number_of_a_process_is_no_model() {
+    let of = |name: &str| read(&format!("timestamp,gpu,name,pid,gpu_util\n1752871354,0,{name},12,7\n"));
+    assert!(
+        of("python")[0].contains("name=python") && !of("python")[0].contains("model="),
+        "{:?}",
+        of("python")
+    );
+    assert!(of("NVIDIA A100")[0].contains("model=NVIDIA A100"), "{:?}", of("NVIDIA A100"));
+}
+
+#[test]
 fn gpus_in_turn_without_a_name_are_said() {
     let rows = (0..12)
         .map(|row| format!("2025-03-21 02:06:{:02}.10{},{}\n", row / 2, row % 2, row))
