@@ -94,7 +94,7 @@ pub(crate) struct HealthReport {
     pub(crate) store: Component,
     /// The clusters whose nodes are read from outside, together; null if none is configured.
     pub(crate) clusters: Option<Component>,
-    /// The certificate that the gateway's port serves: degraded from two weeks before it expires on. Null without TLS.
+    /// The certificate of the gateway's port: degraded before it is valid, and from two weeks before it expires on. Null without TLS.
     pub(crate) certificate: Option<Component>,
     /// The instant of the newest row, if the rows are a recording: what made them has ended; after a replay that of its newest row. The
     /// fleet is then looked at as of it (`at`). Null where more may come.
