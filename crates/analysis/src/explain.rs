@@ -197,8 +197,8 @@ fn clock(time: &SlowTime<'_>, own: &GpuWindow) -> Vec<SlowCause> {
         let weight = 1.0 - clock / median;
         let sentence =
             format!("under load it ran at {clock:.0} MHz, the median of its peers is {median:.0} MHz");
-        let evidence = Evidence::derived("gpu_clock_mhz", "MHz", clock.round());
-        let evidence = vec![evidence.beside(median.round(), "median of its peers")];
+        let evidence = Evidence::derived("gpu_clock_mhz", "MHz", clock.round_ties_even());
+        let evidence = vec![evidence.beside(median.round_ties_even(), "median of its peers")];
         causes.push(SlowCause { id: "clock", weight, sentence, evidence });
     }
     let latest = |metric| Fleet::latest(time.gpu, metric).map(|latest| latest.value.as_f64());
@@ -252,12 +252,12 @@ fn links(time: &SlowTime<'_>, own: &GpuWindow) -> Vec<SlowCause> {
 fn little_work(time: &SlowTime<'_>, own: &GpuWindow) -> Option<SlowCause> {
     let busy = own.utilization_pct?;
     let median = median(time.peers, |peer| peer.utilization_pct);
-    let evidence = Evidence::derived("utilization_pct", "%", busy.round());
+    let evidence = Evidence::derived("utilization_pct", "%", busy.round_ties_even());
     let (behind, sentence, evidence) = match median {
         Some(median) => (
             median - busy,
             format!("it was busy for {busy:.0} % of the time, the median of its peers is {median:.0} %"),
-            evidence.beside(median.round(), "median of its peers"),
+            evidence.beside(median.round_ties_even(), "median of its peers"),
         ),
         None => (
             100.0 - busy,
@@ -278,7 +278,8 @@ fn stands_still(own: &GpuWindow) -> Option<SlowCause> {
         own.minutes,
         100.0 * share
     );
-    let evidence = Evidence::derived("power_w", "W", power_w.round()).beside(level.power_w.round(), "before");
+    let evidence = Evidence::derived("power_w", "W", power_w.round_ties_even())
+        .beside(level.power_w.round_ties_even(), "before");
     let weight = (1.0 - share) * float(minutes) / float(own.minutes.max(1));
     Some(SlowCause { id: LOW_POWER, weight, sentence, evidence: vec![evidence] })
 }
@@ -298,7 +299,7 @@ fn low_power(time: &SlowTime<'_>, own: &GpuWindow) -> Option<SlowCause> {
         "it said all the time that it is busy and drew {power_w:.0} W{beside}: many small kernels look like that, and so does a \
          kernel that waits; its values cannot tell which"
     );
-    let evidence = vec![Evidence::derived("power_w", "W", power_w.round()).beside(most_w, what)];
+    let evidence = vec![Evidence::derived("power_w", "W", power_w.round_ties_even()).beside(most_w, what)];
     Some(SlowCause { id: LOW_POWER, weight: 1.0 - power_w / most_w, sentence, evidence })
 }
 

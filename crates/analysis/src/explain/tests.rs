@@ -214,6 +214,25 @@ fn a_peer_that_does_nothing_is_a_peer() {
 }
 
 #[test]
+fn the_values_beside_a_sentence_are_rounded_as_in_it() {
+    let peer = GpuWindow { utilization_pct: Some(96.5), ..SOUND };
+    let time = SlowTime {
+        gpu: &gpu_since(0),
+        own: Some(GpuWindow { utilization_pct: Some(0.5), ..SOUND }),
+        peers: &[peer; 3],
+        neighbours: &[],
+        presence: Presence { minutes: 10, silent: 0 },
+        events: &[],
+        xid_before: None,
+        model_power_w: None,
+    };
+    let causes = explain(&time);
+    let first = causes.first().unwrap();
+    assert_eq!(first.sentence, "it was busy for 0 % of the time, the median of its peers is 96 %");
+    assert_eq!(first.evidence[0].text(), "utilization 0 % against 96 %, median of its peers");
+}
+
+#[test]
 fn a_minute_is_silent_if_a_row_was_due_in_it() {
     // (what, rows: every so many seconds, but not in these seconds; first row, range in seconds, now) -> (minutes, silent)
     type Case = (&'static str, usize, std::ops::Range<i64>, i64, (i64, i64), i64, (usize, usize));

@@ -49,7 +49,7 @@ impl Evidence {
         Self { quantity: metric.column, unit: metric.unit.as_str(), value, compared_with: None }
     }
 
-    /// A value of a derived quantity.
+    /// A value of a derived quantity. If a sentence has it as a whole number, it is rounded as texts are: halves to the even one.
     pub fn derived(quantity: &'static str, unit: &'static str, value: f64) -> Self {
         Self { quantity, unit, value, compared_with: None }
     }

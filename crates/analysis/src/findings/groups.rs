@@ -125,14 +125,14 @@ impl Survey<'_> {
             percent(1.0 - share)
         );
         let mut evidence = vec![
-            Evidence::derived("gpu_clock_mhz", "MHz", clock.round())
-                .beside(spread.median.round(), "median of the job"),
+            Evidence::derived("gpu_clock_mhz", "MHz", clock.round_ties_even())
+                .beside(spread.median.round_ties_even(), "median of the job"),
             Evidence::derived("robust_distance", "deviations", distance),
         ];
         let power = member.window.loaded_power_w.zip(load.power);
         evidence.extend(power.map(|(watts, spread)| {
-            Evidence::derived("power_w", "W", watts.round())
-                .beside(spread.median.round(), "median of the job")
+            Evidence::derived("power_w", "W", watts.round_ties_even())
+                .beside(spread.median.round_ties_even(), "median of the job")
         }));
         let finding = self.about_gpu("straggler", gpu, sentence, evidence);
         Some(Candidate { opens, began: None, finding })
@@ -157,10 +157,10 @@ impl Survey<'_> {
             spread.median
         );
         let evidence = vec![
-            Evidence::derived("utilization_pct", "%", busy.round())
-                .beside(spread.median.round(), "median of the job"),
-            Evidence::derived("power_w", "W", work.round())
-                .beside(others.median.round(), "median of the job"),
+            Evidence::derived("utilization_pct", "%", busy.round_ties_even())
+                .beside(spread.median.round_ties_even(), "median of the job"),
+            Evidence::derived("power_w", "W", work.round_ties_even())
+                .beside(others.median.round_ties_even(), "median of the job"),
         ];
         let finding = self.about_gpu("starved", gpu, sentence, evidence);
         Some(Candidate { opens, began: None, finding })

@@ -133,7 +133,7 @@ impl Survey<'_> {
             for member in &members {
                 let (Some((mean, highest)), Some(window)) = (fan(member), member.window) else { continue };
                 let hot = window.temperature_max_c.filter(|celsius| *celsius >= FAN_NEEDED_FROM_C);
-                let speed = Evidence::derived("fan_speed_pct", "%", mean.round());
+                let speed = Evidence::derived("fan_speed_pct", "%", mean.round_ties_even());
                 if let (true, Some(celsius)) = (highest <= 0.0, hot) {
                     let sentence = format!("its fan stands still at {celsius} °C");
                     let evidence = vec![speed, Evidence::derived("temperature_c", "°C", celsius)];
@@ -144,7 +144,7 @@ impl Survey<'_> {
                 {
                     let sentence =
                         format!("its fan runs at {mean:.0} %, the median of its model is {median:.0} %");
-                    let evidence = vec![speed.beside(median.round(), "median of the model")];
+                    let evidence = vec![speed.beside(median.round_ties_even(), "median of the model")];
                     let finding = self.about_gpu("fan_at_limit", member.gpu, sentence, evidence);
                     found.push(Candidate { opens: mean >= FAN_AT_LIMIT_PCT.0, began: None, finding });
                 }

@@ -203,8 +203,8 @@ fn hung<'a>(holder: &Arc<str>, job: &JobLook<'a>) -> Option<Candidate> {
         if is_sure { "" } else { " (only utilisation and power are read, and some work looks alike)" },
     );
     let mut evidence = vec![
-        Evidence::derived("power_w", "W", now_w.round()).beside(before_w.round(), BEFORE),
-        Evidence::derived("utilization_pct", "%", middle(|look| look.utilization)?.round()),
+        Evidence::derived("power_w", "W", now_w.round_ties_even()).beside(before_w.round_ties_even(), BEFORE),
+        Evidence::derived("utilization_pct", "%", middle(|look| look.utilization)?.round_ties_even()),
     ];
     evidence.extend(activities.into_iter().map(|(metric, now, before)| {
         let metric = metric.metric();

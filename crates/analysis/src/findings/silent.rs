@@ -164,7 +164,7 @@ impl<'a> Survey<'a> {
     fn age(&self, seen_ns: i64) -> Evidence {
         let seconds = gpuvitals_core::integral::seconds(self.now.fresh.now_ns.saturating_sub(seen_ns));
         let limit = gpuvitals_core::integral::seconds(self.now.fresh.stale_after_ns);
-        Evidence::derived("age_of_newest_value", "s", seconds.round()).beside(limit, "limit")
+        Evidence::derived("age_of_newest_value", "s", seconds.round_ties_even()).beside(limit, "limit")
     }
 }
 

@@ -74,7 +74,7 @@ impl Survey<'_> {
         );
         let idle = Evidence::derived("idle_minutes", "min", minutes(idle_ns).floor());
         let idle = if by_pauses_ns > after_ns {
-            idle.beside(minutes(pause_ns).round(), "its longest pause before")
+            idle.beside(minutes(pause_ns).round_ties_even(), "its longest pause before")
         } else {
             idle.beside(minutes(after_ns), "limit")
         };

@@ -69,12 +69,12 @@ impl Member<'_> {
     /// What it costs in clock, in words; the figures become evidence.
     fn clock_beside(&self, median: Option<f64>, evidence: &mut Vec<Evidence>) -> String {
         let Some(clock) = self.window.and_then(|window| window.steady_clock()) else { return String::new() };
-        let mean = Evidence::derived("gpu_clock_mhz", "MHz", clock.round());
+        let mean = Evidence::derived("gpu_clock_mhz", "MHz", clock.round_ties_even());
         let Some(median) = median.filter(|median| *median > 0.0) else {
             evidence.push(mean);
             return String::new();
         };
-        evidence.push(mean.beside(median.round(), "median of the model under load"));
+        evidence.push(mean.beside(median.round_ties_even(), "median of the model under load"));
         let lost = 1.0 - clock / median;
         if lost < 0.005 { String::new() } else { format!(", {} below the clock of its peers", percent(lost)) }
     }
