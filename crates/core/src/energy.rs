@@ -108,7 +108,7 @@ impl<'a> EnergyColumns<'a> {
 }
 
 fn number(column: Option<MetricColumn<'_>>, row: usize) -> Option<f64> {
-    column?.value(row).map(Value::as_f64)
+    column?.value(row).map(Value::as_decimal)
 }
 
 /// The energy of one GPU, from its rows in the order of time.

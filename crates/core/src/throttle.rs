@@ -243,7 +243,7 @@ impl<'a> ThrottleColumns<'a> {
             return None;
         }
         let state = |held: bool| f64::from(u8::from(held));
-        let told = self.throttled.and_then(|column| column.value(row)).map(Value::as_f64);
+        let told = self.throttled.and_then(|column| column.value(row)).map(Value::as_decimal);
         let (reasons, status) = (whole(self.reasons, row), whole(self.status, row));
         if reasons.or(status).is_none() {
             let (power, heat, hardware) = (None, None, None);

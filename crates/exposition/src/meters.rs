@@ -1,6 +1,6 @@
 //! Energy used by a GPU, and its busy and throttled time, since it was first seen.
 
-use gpuvitals_core::batch::MetricColumn;
+use gpuvitals_core::batch::{MetricColumn, Value};
 use gpuvitals_core::catalogue::gpu_metrics;
 use gpuvitals_core::energy::{Energy, EnergyColumns, EnergySource};
 use gpuvitals_core::integral::{Blanks, Integral, Pace, RunningTotal};
@@ -77,14 +77,13 @@ impl Meters {
                 continue;
             }
             let gap_max_ns = self.passes(time_ns);
-            let shown = |column| number(column, row);
             for ((_, meter), column) in self.reasons.iter_mut().zip(&counted) {
-                if let Some(ns) = shown(*column) {
+                if let Some(ns) = number(*column, row) {
                     meter.read(time_ns, ns / 1e9, gap_max_ns);
                 }
             }
             self.energy.row(&columns.energy, row, time_ns, gap_max_ns);
-            if let Some(percent) = shown(columns.busy) {
+            if let Some(percent) = columns.busy.and_then(|column| column.value(row)).map(Value::as_decimal) {
                 self.busy.state(time_ns, (percent / 100.0).clamp(0.0, 1.0), gap_max_ns);
             }
             self.hold(&columns, row, time_ns, gap_max_ns);

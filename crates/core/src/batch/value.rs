@@ -49,6 +49,12 @@ impl Value {
         }
     }
 
+    /// A figure of 32-bit floats, such as their mean, without the digits that none of them has.
+    #[expect(clippy::cast_possible_truncation, reason = "it is as exact as what it was made from")]
+    pub fn figure_of_singles(figure: f64) -> f64 {
+        Self::Float32(figure as f32).as_decimal()
+    }
+
     /// As JSON number; a 32-bit float in its shortest spelling.
     pub fn to_json(self) -> serde_json::Value {
         match self {
@@ -71,7 +77,10 @@ pub(crate) fn few_decimals(value: f32) -> Option<f64> {
     // Up to here both products and powers of ten are exact, so the quotient is the float nearest to the decimal.
     const POWERS: [f64; 10] = [1.0, 1e1, 1e2, 1e3, 1e4, 1e5, 1e6, 1e7, 1e8, 1e9];
     let within = POWERS.into_iter().take_while(|power| (f64::from(value) * power).abs() < PARTS_MAX);
-    within.map(|power| (f64::from(value) * power).round() / power).find(|decimal| *decimal as f32 == value)
+    // A shorter decimal has zeros at its end here, and is the same float.
+    let power = within.last()?;
+    let decimal = (f64::from(value) * power).round() / power;
+    (decimal as f32 == value).then_some(decimal)
 }
 
 impl From<f64> for Value {

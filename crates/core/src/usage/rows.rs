@@ -64,7 +64,7 @@ impl<'a> UseColumns<'a> {
             max_w: watts,
         });
         let counter = self.energy.counter_j(row).filter(|joules| joules.is_finite());
-        let utilization_after = self.utilization.and_then(|column| column.value(row)).map(Value::as_f64);
+        let utilization_after = self.utilization.and_then(|column| column.value(row)).map(Value::as_decimal);
         // The first counters have no time before them.
         let is_first = !counted.is_told();
         let throttled = self.throttle.at(row, counted).filter(|it| !(it.is_share && is_first));

@@ -221,6 +221,21 @@ fn between_the_readings_of_a_counter_the_power_tells() {
 }
 
 #[test]
+fn totals_are_those_of_the_decimals_that_were_read() {
+    let (set, compat, window) = (Series::Standard, Compat::Off, Duration::from_secs(30));
+    let interval = Duration::from_secs(1);
+    let mut exposition = Exposition::new(ExpositionConfig { set, compat, window, interval });
+    let values = [("power_w", 100.3), ("utilization_pct", 71.1)];
+    let rows: Vec<Row<'_>> = (0..=1_000).map(|second| (NOON + second * S, &values[..])).collect();
+    exposition.observe(&batch(&nvidia(), &rows));
+    let shown = scrape(&mut exposition, NOON + 1_000 * S, &[up(&nvidia())]);
+    for (name, wanted) in [("gpu_energy_joules_total", 100_300.0), ("gpu_busy_seconds_total", 711.0)] {
+        let found = value(&shown, name, &[]).unwrap();
+        assert!((found - wanted).abs() <= 1e-9 * wanted, "{name}: {found}, not {wanted}");
+    }
+}
+
+#[test]
 fn sleep_is_not_filled_however_short_it_is() {
     let mut exposition = exposition(Series::Standard, Compat::Off);
     // Seven times 5 s awake at 80 W and 3 s asleep, at 10 Hz.

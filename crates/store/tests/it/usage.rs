@@ -238,6 +238,36 @@ async fn a_day_of_many_gpus_that_often_change_hands_is_no_large_question() {
     }
 }
 
+/// A column of 32-bit floats has 100.3 as 100.30000305: a sum of that is off by 3e-8.
+#[tokio::test]
+async fn the_sums_are_those_of_the_decimals_that_were_read() {
+    const SECONDS: i64 = 3_600;
+    let dir = tempfile::tempdir().unwrap();
+    let (store, _) = Store::open(quiet(dir.path())).unwrap();
+    let mut builder = BatchBuilder::new(Table::GpuEvents);
+    let identity = builder.intern(&Identity::default().with(IdentityColumn::Uuid, "GPU-a").unwrap());
+    for second in 0..=SECONDS {
+        let row = builder.row(HOUR + second * SECOND, identity);
+        builder.set(row, MetricId::of("power_w"), Value::Float(100.3)).unwrap();
+        builder.set(row, MetricId::of("utilization_pct"), Value::Float(71.1)).unwrap();
+    }
+    store.append(vec![builder.finish(Origin::default(), 0).unwrap()]).await.unwrap();
+    for is_merged in [false, true] {
+        if is_merged {
+            store.flush().await.unwrap();
+            store.compact().await.unwrap();
+        }
+        let uses = used(&store, seconds(0, SECONDS)).await;
+        assert_eq!(uses.len(), 1);
+        let held = uses[0].held;
+        let hour_s = SECONDS as f64;
+        for (found, wanted) in [(held.joules, 100.3 * hour_s), (held.busy_s, 0.711 * hour_s)] {
+            let found = found.unwrap();
+            assert!((found - wanted).abs() <= 1e-9 * wanted, "{found}, not {wanted}; merged: {is_merged}");
+        }
+    }
+}
+
 #[tokio::test]
 async fn rows_that_are_read_in_pieces_are_of_the_gpus_asked_for() {
     // Together more rows than are held at a time.

@@ -153,7 +153,7 @@ impl<'a> HeldColumns<'a> {
     fn numbers(&self, row: usize) -> [RowNumber; NUMBERS.len()] {
         self.numbers.map(|column| {
             let value = column.and_then(|column| column.value(row));
-            RowNumber { number: value.map_or(0.0, Value::as_f64), is_there: value.is_some() }
+            RowNumber { number: value.map_or(0.0, Value::as_decimal), is_there: value.is_some() }
         })
     }
 }
