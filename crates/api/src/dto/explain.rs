@@ -3,6 +3,7 @@
 use gpuvitals_analysis::explain::SlowCause;
 use gpuvitals_analysis::findings::GpuWindow;
 use gpuvitals_analysis::health_event::HealthEvent;
+use gpuvitals_core::batch::Value;
 use gpuvitals_core::integral::rounded;
 use serde::Serialize;
 use utoipa::ToSchema;
@@ -104,13 +105,14 @@ impl<'a> From<&'a SlowCause> for CauseEntry<'a> {
 
 impl From<GpuWindow> for RangeFigures {
     fn from(window: GpuWindow) -> Self {
+        let single = |figure: Option<f64>| figure.map(Value::figure_of_singles);
         Self {
             minutes: window.minutes,
             loaded_minutes: window.loaded_minutes,
-            utilization_pct: window.utilization_pct,
-            power_w: window.power_w,
+            utilization_pct: single(window.utilization_pct),
+            power_w: single(window.power_w),
             loaded_clock_mhz: window.loaded_clock_mhz,
-            temperature_max_c: window.temperature_max_c,
+            temperature_max_c: single(window.temperature_max_c),
             heat_share: window.heat_share,
             power_limit_share: window.power_share,
             power_brake_share: window.brake_share,

@@ -197,6 +197,7 @@ impl Ask for QueryAsk {
                     }
                     wide::table(steps, &self.group_by, &series, &fleet)?
                 } else {
+                    series.iter_mut().for_each(shown::in_own_digits);
                     format::of_series(steps, &self.group_by, &series)?
                 };
                 let page = TablePage { records: &table, next: None, partial };

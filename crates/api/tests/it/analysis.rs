@@ -270,6 +270,19 @@ async fn a_gpu_that_is_busy_at_low_power_is_compared_with_its_model_where_no_lim
 }
 
 #[tokio::test]
+async fn the_figures_of_an_explanation_have_no_digits_that_nobody_has_read() {
+    let world = judging().await;
+    let who = gpu("GPU-x", "n1", 0, H100);
+    let values: &[(&str, f64)] = &[("utilization_pct", 71.1), ("power_w", 100.3), ("temperature_c", 60.4)];
+    let all: Vec<Row<'_>> = (0..60).map(|n| (who.clone(), 5 + 10 * n, values)).collect();
+    world.append(rows(&all)).await;
+    let range = "start=2026-11-20T15:51:00Z&end=2026-11-20T15:59:00Z";
+    let figures = world.ok(&format!("/api/v1/gpus/GPU-x/explain?{range}")).await["figures"].clone();
+    let found = ["utilization_pct", "power_w", "temperature_max_c"].map(|name| figures[name].clone());
+    assert_eq!(found, [json!(71.1), json!(100.3), json!(60.4)], "{figures}");
+}
+
+#[tokio::test]
 async fn an_xid_in_the_values_is_a_cause_and_a_whole_minute_at_the_end_is_not_empty() {
     let world = judging().await;
     let who = gpu("GPU-x", "n1", 0, H100);

@@ -116,6 +116,18 @@ async fn series_of_several_columns_and_the_best_of_them() {
 }
 
 #[tokio::test]
+async fn a_table_has_no_digits_that_nobody_has_read() {
+    let world = World::new().await;
+    for aggregate in ["mean", "max", "p99", "last"] {
+        let path = format!("/api/v1/query?{RANGE}&metrics=power_w&gpus=GPU-a&aggregate={aggregate}");
+        let csv = request(world.address, "GET", &path, "accept: text/csv\r\n").await;
+        let values: Vec<&str> =
+            csv.text().lines().skip(1).filter_map(|line| line.rsplit(',').next()).collect();
+        assert_eq!(values, ["600.1", "612.4", "598.1"], "{aggregate}");
+    }
+}
+
+#[tokio::test]
 async fn counters_are_asked_for_by_their_growth() {
     let world = World::new().await;
     let gpu = crate::world::gpu("GPU-e", "sim-node-03", 0, "AMD Instinct MI300X");
@@ -209,7 +221,7 @@ async fn tables_come_as_csv_or_arrow_and_pages_name_the_next() {
     let lines: Vec<&str> = values.text().lines().collect();
     assert_eq!(
         lines[..2],
-        ["timestamp,metric,aggregate,gpu,value", "2026-11-20T15:59:40Z,power_w,max,GPU-a,600.0999755859375"]
+        ["timestamp,metric,aggregate,gpu,value", "2026-11-20T15:59:40Z,power_w,max,GPU-a,600.1"]
     );
     assert_eq!(lines.len(), 1 + 6);
     let gpus =

@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 
+use gpuvitals_core::batch::Value;
 use gpuvitals_core::catalogue::ColumnType;
 use gpuvitals_core::history::{Aggregate, BucketSeries};
 
@@ -20,4 +21,11 @@ pub(super) fn unit_of(series: &BucketSeries) -> Cow<'static, str> {
 pub(super) fn is_single(series: &BucketSeries) -> bool {
     let is_value = series.aggregate != Aggregate::Count && !series.aggregate.needs_tracks();
     is_value && series.metric.metric().column_type == ColumnType::F32
+}
+
+/// Values that come from 32-bit floats, for a column of 64-bit ones: 100.3 does not become 100.30000305175781.
+pub(super) fn in_own_digits(series: &mut BucketSeries) {
+    if is_single(series) {
+        series.values.iter_mut().flatten().for_each(|value| *value = Value::figure_of_singles(*value));
+    }
 }
