@@ -9,7 +9,7 @@ use gpuvitals_store::{Grain, LevelStats, Store, StoreContents, StoreError};
 use serde::Serialize;
 use serde_json::json;
 
-use super::output::{StoreOutput, failed, files};
+use super::output::{StoreOutput, failed, files, overwritten_words};
 use crate::failure::Failure;
 use crate::record::{bytes, count};
 use crate::terminal;
@@ -70,8 +70,10 @@ pub(super) fn run(
     let closed = runtime.block_on(store.close());
     compacted.and(closed).map_err(failed("compact"))?;
     let now = StoreSizes::of(&gpuvitals_store::contents(dir).map_err(failed("read"))?);
-    output.print(&json!({ "before": before, "now": now }), || {
-        format!("before: {}\nnow:    {}\n", before.text(), now.text())
+    let overwritten = store.stats().rows_overwritten;
+    output.print(&json!({ "before": before, "now": now, "rows_overwritten": overwritten }), || {
+        let said = overwritten_words(overwritten).map(|said| format!("{said}\n")).unwrap_or_default();
+        format!("before: {}\nnow:    {}\n{said}", before.text(), now.text())
     })
 }
 

@@ -24,7 +24,7 @@ use serde::Serialize;
 use serde_json::json;
 use tokio::runtime::Runtime;
 
-use super::output::StoreOutput;
+use super::output::{StoreOutput, overwritten_words};
 use super::settings::Store as Settings;
 use crate::failure::{Exit, Failure};
 use crate::files::is_endless;
@@ -349,13 +349,11 @@ fn text(imported: &[Imported], overwritten: u64, settings: &Settings) -> String 
     }
     let rows: u64 = imported.iter().map(|it| it.rows).sum();
     let _written = writeln!(text, "{} in {}", counted(rows, "row"), settings.dir.display());
-    if overwritten > 0 {
+    if let Some(said) = overwritten_words(overwritten) {
         let _written = writeln!(
             text,
-            "{} had other values than a row of the same GPU and time; the later ones stayed. If the files are of several \
-             machines, import each with --host HOST; if one is of several GPUs, name the column that tells them apart: \
-             --column NAME=gpu",
-            counted(overwritten, "row")
+            "{said}. If the files are of several machines, import each with --host HOST; if one is of several GPUs, name the \
+             column that tells them apart: --column NAME=gpu"
         );
     }
     let beyond: u64 = imported.iter().map(|it| it.rows_beyond_keep).sum();

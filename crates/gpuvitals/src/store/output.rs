@@ -1,6 +1,7 @@
 //! The output of a command is JSON or text.
 
 use clap::Args;
+use gpuvitals_core::quantity::counted;
 use gpuvitals_store::StoreError;
 
 use crate::failure::{Exit, Failure};
@@ -33,6 +34,12 @@ impl StoreOutput {
     ) -> Result<(), Failure> {
         terminal::print(&if self.json { format!("{json:#}\n") } else { text() })
     }
+}
+
+/// What is said of rows that lost a value to a later row; none if there are none.
+pub(super) fn overwritten_words(rows: u64) -> Option<String> {
+    let rows = (rows > 0).then(|| counted(rows, "row"))?;
+    Some(format!("{rows} had other values than a row of the same GPU and time; the later ones stayed"))
 }
 
 pub(super) fn files(number: usize) -> String {

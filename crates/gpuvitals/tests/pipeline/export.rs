@@ -112,3 +112,24 @@ fn a_compaction_merges_what_no_writer_would_merge_yet() {
     assert_eq!(nowhere.status.code(), Some(74), "{nowhere:?}");
     assert!(!folder.path().join("nowhere").exists());
 }
+
+#[test]
+fn a_compaction_says_how_many_rows_lost_a_value_to_a_later_one() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = |name: &str| folder.path().join(name);
+    let mut told = 0;
+    for watts in [[100, 101, 102], [100, 201, 202]] {
+        let row = |(second, watts)| format!("2026-03-01T00:00:0{second}Z,a,{watts}\n");
+        let rows: String = watts.into_iter().enumerate().map(row).collect();
+        std::fs::write(at("rows.csv"), format!("timestamp,uuid,power_w\n{rows}")).unwrap();
+        let (code, said, report) = import(&[&at("rows.csv")], &at("data"));
+        assert_eq!(code, Some(0), "{said}");
+        // A writer that is open may have merged the files.
+        told += report["rows_overwritten"].as_u64().unwrap();
+    }
+    let output = run(&["store", "compact", "--json"], &at("data"));
+    let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(told + report["rows_overwritten"].as_u64().unwrap(), 2, "{report}");
+    let again = run(&["store", "compact"], &at("data"));
+    assert!(!String::from_utf8_lossy(&again.stdout).contains("other values"), "{again:?}");
+}
