@@ -105,7 +105,8 @@ pub(crate) fn start(
 }
 
 /// Levels as other programs call them, since a container's `LOG_LEVEL` may be meant for several, with ours.
-const OTHER_NAMES: [(&str, &str); 20] = [
+/// Python has numbers, too: they begin at 10, where those of ours end at 5.
+const OTHER_NAMES: [(&str, &str); 28] = [
     ("warning", "warn"),
     ("critical", "error"),
     ("crit", "error"),
@@ -124,8 +125,16 @@ const OTHER_NAMES: [(&str, &str); 20] = [
     ("notset", "info"),
     ("verbose", "debug"),
     ("all", "trace"),
+    ("fine", "debug"),
+    ("finer", "debug"),
+    ("finest", "trace"),
     ("none", "off"),
     ("disabled", "off"),
+    ("10", "debug"),
+    ("20", "info"),
+    ("30", "warn"),
+    ("40", "error"),
+    ("50", "error"),
 ];
 
 /// Our name of a level; a text that names none stays as it is.
@@ -256,6 +265,8 @@ mod tests {
             "notice",
             "none",
             "verbose",
+            "FINE",
+            "30",
             "info,gpuvitals_store=WARNING",
             "gpuvitals_store=debug",
             "off",
@@ -270,6 +281,7 @@ mod tests {
         let written = |level: &str| filter(level).unwrap().to_string();
         assert_eq!(written("WARNING"), written("warn"));
         assert_eq!(written("critical"), written("error"));
+        assert_eq!((written("30"), written("10")), (written("warn"), written("debug")));
         // The client of NATS is silent unless it is named.
         assert!(written("debug").contains("async_nats=off"));
         assert!(!written("debug,async_nats=debug").contains("async_nats=off"));
