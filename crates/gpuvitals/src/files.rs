@@ -59,7 +59,8 @@ impl Files {
     }
 }
 
-/// Why a command that reads files to their end does not read this one: a pipe by its own name, which may never get a writer.
+/// Why a command that reads files to their end does not read this one, and a source says that it waits: a pipe by its own name, which may
+/// never get a writer.
 /// One of a shell (`<(zcat rows.csv.gz)`) has none.
 pub(crate) fn is_endless(path: &Path) -> Option<&'static str> {
     let is_pipe = fs::metadata(path).is_ok_and(|facts| facts.file_type().is_fifo());

@@ -17,6 +17,7 @@ use gpuvitals_sources::sampler::{Liveness, Sampler, TargetState, WorkerStats};
 use super::progress::{Down, SourceCounts};
 use super::terms::{Counted, Times};
 use crate::failure::{Exit, Failure};
+use crate::files::is_endless;
 
 /// How long the workers of a sampler may take to end; one that waits for a sick device is left.
 const STOP_PATIENCE: Duration = Duration::from_millis(500);
@@ -38,6 +39,9 @@ pub(crate) fn open_replay(
     };
     let config = ReplayConfig { replay, pace, ..config };
     let paths: Vec<PathBuf> = paths.iter().map(PathBuf::from).collect();
+    for path in paths.iter().filter(|path| is_endless(path).is_some()) {
+        tracing::info!(file = %path.display(), "this is a named pipe: waiting until somebody writes into it");
+    }
     let source = ReplaySource::open_all(&paths, config, clock::now_ns()).map_err(|error| {
         let exit = error.io().map_or(Exit::Data, Exit::of);
         Failure::new(exit, format!("cannot replay {}", causes(&error)))

@@ -2,6 +2,7 @@
 
 use std::fmt::Write;
 use std::path::Path;
+use std::process::Command;
 
 use gpuvitals_rig::gpuvitals;
 use gpuvitals_rig::program::Finished as _;
@@ -31,6 +32,20 @@ fn a_file_that_is_no_capture_is_refused_with_its_reason() {
     refused(b"1752871354,gpu_0,55\n1752871355,gpu_0,56\n", &["header"]);
     refused(&[0x7f, b'E', b'L', b'F', 0, 0, 1, 2, 0, 0, b'\n'], &["csv"]);
     refused(b"colour,shape\nred,round\n", &["gpu"]);
+}
+
+#[test]
+fn that_a_named_pipe_is_waited_for_is_said() {
+    let folder = tempfile::tempdir().unwrap();
+    let pipe = folder.path().join("pipe");
+    assert!(Command::new("mkfifo").arg(&pipe).finished().unwrap().status.success());
+    let (to, rows) = (pipe.clone(), "timestamp,uuid,power_w\n2026-01-01T00:00:00Z,a,100\n");
+    // It waits for the reader.
+    let writer = std::thread::spawn(move || std::fs::write(to, rows));
+    let server = Server::start(&folder.path().join("data"), &["--csv", pipe.to_str().unwrap()]);
+    assert!(server.first_line.contains("this is a named pipe"), "{}", server.first_line);
+    writer.join().unwrap().unwrap();
+    assert_eq!(server.terminate(), Some(0));
 }
 
 #[test]
@@ -116,7 +131,7 @@ fn a_file_that_breaks_off_leaves_the_program_up_with_what_was_read() {
         writeln!(rows, "{},gpu_0,{}", 1_767_225_600 + n, n % 90).unwrap();
     }
     std::fs::write(&plain, rows).unwrap();
-    let packed = std::process::Command::new("gzip").arg("-k").arg(&plain).finished().unwrap();
+    let packed = Command::new("gzip").arg("-k").arg(&plain).finished().unwrap();
     assert!(packed.status.success(), "{packed:?}");
     let cut = folder.path().join("cut.csv.gz");
     let whole = std::fs::read(folder.path().join("rows.csv.gz")).unwrap();
