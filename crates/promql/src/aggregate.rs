@@ -206,8 +206,21 @@ fn regrouped(counted: Vec<PromSeries>, by: &Grouping, label: &Arc<str>) -> Vec<P
     all
 }
 
-/// Appends a number as Prometheus writes it.
+/// Appends a number as the answers of Prometheus have it: a very small or large one has an exponent of two digits or more. Zero has no
+/// sign here.
 pub fn spell(value: f64, out: &mut Vec<u8>) {
+    if !value.is_finite() || value == 0.0 || (1e-6..1e21).contains(&value.abs()) {
+        spell_plainly(value, out);
+        return;
+    }
+    let text = format!("{value:e}");
+    let (digits, exponent) = text.split_once('e').unwrap_or((text.as_str(), "0"));
+    let (sign, exponent) = exponent.strip_prefix('-').map_or(('+', exponent), |exponent| ('-', exponent));
+    out.extend(format!("{digits}e{sign}{exponent:0>2}").bytes());
+}
+
+/// The same without an exponent, as labels have it.
+fn spell_plainly(value: f64, out: &mut Vec<u8>) {
     if value.is_nan() {
         out.extend_from_slice(b"NaN");
     } else if value.is_infinite() {
@@ -219,6 +232,6 @@ pub fn spell(value: f64, out: &mut Vec<u8>) {
 
 fn spelled(value: f64) -> String {
     let mut text = Vec::new();
-    spell(value, &mut text);
+    spell_plainly(value, &mut text);
     String::from_utf8(text).unwrap_or_default()
 }

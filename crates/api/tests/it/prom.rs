@@ -47,6 +47,17 @@ async fn a_query_of_an_instant_and_of_steps_has_prometheus_shape() {
     );
     let text = data(&world, &format!("query?query=%22a%22&time={NOW}")).await;
     assert_eq!(text, json!({"resultType": "string", "result": [NOW, "a"]}));
+    for (number, spelling) in [
+        ("1e-6", "0.000001"),
+        ("1.5e-7", "1.5e-07"),
+        ("-1e-300", "-1e-300"),
+        ("123456789e12", "123456789000000000000"),
+        ("1e21", "1e+21"),
+        ("0", "0"),
+    ] {
+        let found = data(&world, &format!("query?query={number}&time={NOW}")).await;
+        assert_eq!(found["result"][1], json!(spelling), "{number}");
+    }
     let all = data(
         &world,
         &format!("query?query=gpu_power_watts%7Bgpu%3D%220%22,vendor%3D%22nvidia%22%7D%5B1m%5D&time={NOW}"),
