@@ -27,7 +27,7 @@ use gpuvitals_core::number::float;
 
 use crate::robust::Spread;
 
-use bounds::{PAUSE_FROM, STEPS_MIN};
+use bounds::{FIT_SHARE, PAUSE_FROM, STEPS_MIN};
 use period::{period, strongest};
 use signals::Binned;
 use usual::{BEGIN, Begin, WHOLE};
@@ -37,8 +37,6 @@ use wave::{folded, likeness, middle, without_trend};
 /// answers requests have less.
 const STRENGTH_MIN: f64 = 0.4;
 const FIT_MIN: f64 = 0.75;
-/// A place that fits that much less well than the usual step is none.
-const FIT_SHARE: f64 = 0.6;
 /// Deviation of the lengths of steps, in usual ones, from which they are different.
 const UNEVEN_FROM: f64 = 0.03;
 /// Fewest rows that show the begin of a step by itself.

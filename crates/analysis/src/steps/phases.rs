@@ -46,11 +46,17 @@ impl StepSignals {
         let mut phases = heights.around(heights.from_ns..first.from_ns, Place::Before);
         let next = all().skip(1).map(Some).chain([None]);
         for ((number, step), next) in all().enumerate().zip(next) {
-            let name = if number < warm_up.len() { "warm-up" } else { "steady" };
+            let is_warm_up = number < warm_up.len();
+            let name = if is_warm_up { "warm-up" } else { "steady" };
             join(&mut phases, name, step.from_ns..step.to_ns);
-            let pause = next.map(|next| step.to_ns..next.from_ns);
-            for phase in pause.map(|pause| heights.around(pause, Place::Between)).unwrap_or_default() {
-                join(&mut phases, &phase.name, phase.from_ns..phase.to_ns);
+            let Some(pause) = next.map(|next| step.to_ns..next.from_ns) else { continue };
+            if is_warm_up {
+                // What compiles has lower power than a step.
+                join(&mut phases, name, pause);
+            } else {
+                for phase in heights.around(pause, Place::Between) {
+                    join(&mut phases, &phase.name, phase.from_ns..phase.to_ns);
+                }
             }
         }
         phases.extend(heights.around(last.to_ns..heights.to_ns(), Place::After));

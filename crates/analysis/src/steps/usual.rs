@@ -5,11 +5,13 @@
 
 use gpuvitals_core::number::float;
 
-use super::bounds::PAUSE_FROM;
+use super::bounds::FIT_SHARE;
 use super::wave::{between, likeness, mean, middle, top_of, whole};
 
 /// Part of a period before a begin that is compared even after a pause.
 const AFTER_PAUSE: f64 = 0.1;
+/// Distance from the step before, in periods, from which there may be a pause in between: it may be shorter than a step.
+const PAUSE_WITHIN: f64 = 1.2;
 /// Values of a course, at least and at most.
 const POINTS_MIN: usize = 24;
 const POINTS_MAX: usize = 96;
@@ -111,19 +113,23 @@ fn moved(values: &[f64], begin: Begin, offsets: &[f64], (usual, period): (&[f64]
     Begin { place: begin.place + move_by(times) + beside * MOVE * period, fit: best }
 }
 
-/// Before the first step and after a pause nothing is like a step: what follows says whether one begins.
+/// Before the first step and after a pause nothing is like a step: what follows says whether one begins. A place in the pause fits
+/// badly, and the pause goes on.
 fn fit_after_pauses(values: &[f64], begins: &mut [Begin], (usual, offsets): (&[f64], &[f64]), period: f64) {
     let from = offsets.iter().take_while(|offset| **offset < -AFTER_PAUSE * period).count();
     let mut after: Vec<f64> = usual.iter().skip(from).copied().collect();
     level(&mut after);
+    let least = FIT_SHARE * middle(begins.iter().map(|begin| begin.fit));
     let mut before = f64::NEG_INFINITY;
     for begin in begins {
-        let pause = begin.place - std::mem::replace(&mut before, begin.place);
-        if pause > PAUSE_FROM * period {
+        if begin.place - before > PAUSE_WITHIN * period {
             let own = offsets.iter().skip(from).map(|offset| between(values, begin.place + offset));
             let mut own: Vec<f64> = own.collect();
             level(&mut own);
             begin.fit = begin.fit.max(likeness(&own, &after));
+        }
+        if begin.fit >= least {
+            before = begin.place;
         }
     }
 }

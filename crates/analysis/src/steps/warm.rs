@@ -15,7 +15,7 @@ const SWING_SHARE: f64 = 0.15;
 const DRIFT_SHARE: f64 = 0.1;
 /// Share of the values of the steps that is below the swing, and above it.
 const SWING_TAIL: f64 = 0.1;
-/// So many usual steps in a row begin the run.
+/// So many usual steps without a pause between them begin the run: after the compiling of a step comes one that is like the others.
 const USUAL_MIN: usize = 3;
 /// One step of so many may be warm-up by its height: what goes on for longer is a part of the run.
 const PART_MAX: usize = 5;
@@ -43,8 +43,14 @@ pub(super) fn warm_up(values: &[f64], steps: &[(f64, f64)]) -> Option<usize> {
         .zip(steps)
         .map(|(height, (from, to))| (height - usual.median).abs() <= most && to - from <= WARM_UP * length)
         .collect();
-    let first = is_usual.windows(USUAL_MIN).position(|run| run.iter().all(|is| *is))?;
+    let mut runs = is_usual.windows(USUAL_MIN).zip(steps.windows(USUAL_MIN));
+    let first = runs.position(|(are_usual, run)| are_usual.iter().all(|is| *is) && is_unbroken(run))?;
     (first <= steps.len() / PART_MAX).then_some(first)
+}
+
+/// Whether each of these steps begins where the one before it ends.
+fn is_unbroken(steps: &[(f64, f64)]) -> bool {
+    steps.iter().zip(steps.iter().skip(1)).all(|(step, next)| next.0 <= step.1)
 }
 
 /// How far values rise and fall, without the highest and the lowest of them.

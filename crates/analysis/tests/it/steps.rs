@@ -50,9 +50,14 @@ enum Kind {
     Pipelined,
     /// Every fortieth step is followed by a checkpoint.
     Checkpointed,
+    /// Pauses of several lengths, some of which are shorter than a step.
+    Paused,
 }
 
 const KINDS: [Kind; 5] = [Kind::Plain, Kind::Starved, Kind::Accumulated, Kind::Pipelined, Kind::Checkpointed];
+
+/// After which steps a [`Kind::Paused`] pauses, and for how many of them.
+const PAUSES: [(usize, f64); 4] = [(16, 1.7), (32, 0.4), (50, 2.5), (64, 1.2)];
 
 impl Training {
     fn of(kind: Kind, step_s: f64, random: &mut fastrand::Rng) -> Self {
@@ -70,6 +75,10 @@ impl Training {
             }
             if kind == Kind::Checkpointed && step % 40 == 39 && step + 1 < STEPS {
                 training.add(6.0 * step_s, 130.0, 3.0);
+            }
+            let pauses = PAUSES.iter().filter(|(after, _)| kind == Kind::Paused && *after == step);
+            for (_, steps) in pauses {
+                training.add(steps * step_s, 130.0, 3.0);
             }
         }
         training.begins_s.push(training.end_s());
@@ -116,7 +125,7 @@ impl Training {
 /// Share of the step, how uneven it is, watts and utilisation of its parts.
 fn parts(kind: Kind) -> &'static [(f64, f64, f64, f64)] {
     match kind {
-        Kind::Plain => &[(0.85, 0.01, 620.0, 99.0), (0.15, 0.05, 380.0, 99.0)],
+        Kind::Plain | Kind::Paused => &[(0.85, 0.01, 620.0, 99.0), (0.15, 0.05, 380.0, 99.0)],
         Kind::Starved => &[(0.7, 0.01, 600.0, 98.0), (0.3, 0.15, 200.0, 20.0)],
         Kind::Accumulated => &[
             (0.2, 0.01, 620.0, 99.0),
@@ -192,7 +201,7 @@ fn steady(training: &Training) -> (&[f64], f64) {
 }
 
 /// Number and mean duration of the steps after the warm-up are those of what happened; the number but for this many steps: what follows
-/// on the compiling of a step is like another one.
+/// on the last compiling is like another one.
 fn check_number(found: &FoundSteps, training: &Training, most_off: usize, what: &str) {
     let (begins, step_s) = steady(training);
     let (count, wanted) = (found.steps.len(), begins.len());
@@ -226,7 +235,7 @@ fn steps_of_five_kinds_of_training_are_found_without_marks() {
             let found = training.recorded(hertz, &mut random).steps();
             let what = format!("{kind:?} at {hertz} Hz");
             let found = found.unwrap_or_else(|| panic!("{what}: none"));
-            check_number(&found, &training, WARM_UP, &what);
+            check_number(&found, &training, 1, &what);
             check_begins(&found, &training, &what);
         }
     }
@@ -239,7 +248,7 @@ fn steps_shorter_than_a_second_are_counted_and_what_a_sensor_cannot_tell_from_ha
         let training = Training::of(kind, 0.5, &mut random);
         let what = format!("{kind:?} of half a second");
         let found = training.recorded(100.0, &mut random).steps();
-        check_number(&found.unwrap_or_else(|| panic!("{what}: none")), &training, WARM_UP + 1, &what);
+        check_number(&found.unwrap_or_else(|| panic!("{what}: none")), &training, 1, &what);
 
         // Two of them are five readings of the power, which look alike; one is two and a half.
         let training = Training::of(kind, 0.25, &mut random);
@@ -247,6 +256,18 @@ fn steps_shorter_than_a_second_are_counted_and_what_a_sensor_cannot_tell_from_ha
         if let Some(found) = found.filter(|found| found.certainty >= 0.7) {
             check_number(&found, &training, 4, &format!("{kind:?} of a quarter"));
         }
+    }
+}
+
+#[test]
+fn a_pause_between_steps_costs_none_of_them() {
+    for hertz in [10.0, 100.0] {
+        let mut random = fastrand::Rng::with_seed(5);
+        let training = Training::of(Kind::Paused, 3.0, &mut random);
+        let what = format!("with pauses, at {hertz} Hz");
+        let found = training.recorded(hertz, &mut random).steps().unwrap_or_else(|| panic!("{what}: none"));
+        check_number(&found, &training, 1, &what);
+        check_begins(&found, &training, &what);
     }
 }
 
@@ -285,6 +306,9 @@ fn phases_stand_around_the_steps() {
     for name in ["load", "steady", "checkpoint"] {
         assert!(names.contains(&name), "{name} is not in {phases:?}");
     }
+    // The pauses in which steps are compiled are part of the warm-up.
+    let checkpoints = phases.iter().filter(|phase| phase.name == "checkpoint").count();
+    assert_eq!(checkpoints, 1, "{phases:?}");
     let checkpoint = phases.iter().find(|phase| phase.name == "checkpoint").unwrap();
     let lasts_s = (checkpoint.to_ns - checkpoint.from_ns) as f64 / 1e9;
     assert!((lasts_s - 15.0).abs() < 2.5, "{lasts_s} s");
