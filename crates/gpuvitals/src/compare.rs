@@ -6,7 +6,9 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::{Args, ValueHint};
-use gpuvitals_record::{ChangeVerdict, CompareError, ComparedRun, MetricGate, RUNS_MAX, UnlikeRuns, compare};
+use gpuvitals_record::{
+    ChangeVerdict, CompareError, ComparedRun, MetricGate, RUNS_MAX, UnlikeRuns, compare, refuse_twice,
+};
 
 use crate::failure::{Exit, Failure};
 use crate::terminal;
@@ -21,7 +23,8 @@ pub(crate) const EXAMPLES: &str = "Examples:
 Flags stand before the -- of the new runs.
 
 Exit codes: 0 same or better, 1 a gate failed, 2 noise hides whether one did (with --strict),
-64 usage, 65 the runs are not alike, or lack a metric of a gate. Docs: docs/compare.md.";
+64 usage, 65 the runs are not alike, one is there twice, or they lack a metric of a gate. Docs:
+docs/compare.md.";
 
 /// A gate failed.
 const FAILED: u8 = 1;
@@ -68,6 +71,7 @@ pub(crate) fn run(flags: &CompareFlags) -> Result<ExitCode, Failure> {
     }
     let read = |paths: &[PathBuf]| -> Result<Vec<ComparedRun>, Failure> {
         let unread = |error| Failure::of_recording("compare", error);
+        refuse_twice(paths).map_err(unread)?;
         paths.iter().map(|path| ComparedRun::read(path).map_err(unread)).collect()
     };
     if flags.base.len().max(flags.new.len()) > RUNS_MAX {
@@ -99,6 +103,6 @@ fn refused(error: &CompareError) -> Failure {
         CompareError::Unlike(_) => {
             Failure::new(Exit::Data, format!("{error}; --anyway compares them nevertheless"))
         }
-        CompareError::Missing { .. } => Failure::new(Exit::Data, error.to_string()),
+        CompareError::Missing { .. } | CompareError::Nothing => Failure::new(Exit::Data, error.to_string()),
     }
 }

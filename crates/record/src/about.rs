@@ -1,7 +1,7 @@
 //! What a recording says of itself beside its rows, finished or not: its facts and its marks.
 
 use std::collections::BTreeMap;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use gpuvitals_core::Table;
@@ -59,6 +59,24 @@ impl RecordingFacts {
     pub fn all(&self) -> impl Iterator<Item = (&str, &str)> {
         self.0.iter().map(|(key, value)| (key.as_str(), value.as_str()))
     }
+}
+
+/// Refuses recordings among which one is twice, also as a copy: its rows would count twice.
+///
+/// # Errors
+/// If one is, or if what one says of itself cannot be read.
+pub fn refuse_twice(directories: &[PathBuf]) -> Result<(), RecordError> {
+    let mut known: BTreeMap<(Option<String>, String), &Path> = BTreeMap::new();
+    for directory in directories {
+        let facts = RecordingFacts::read(directory)?;
+        // Lost in a power cut, perhaps: then nobody can say.
+        let Some(started) = facts.get("started_ns") else { continue };
+        let begin = (facts.get("node").map(str::to_owned), started.to_owned());
+        if let Some(earlier) = known.insert(begin, directory) {
+            return Err(RecordError::Twice { path: directory.clone(), earlier: earlier.to_owned() });
+        }
+    }
+    Ok(())
 }
 
 /// The marks of a recording, finished or not, one by one.

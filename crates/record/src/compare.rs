@@ -129,6 +129,11 @@ pub enum CompareError {
         /// The metric of the gate.
         metric: RunMetric,
     },
+    /// There is no gate, because the runs lack the metrics of the usual ones.
+    #[error(
+        "neither the time nor the energy is known of every run: one has a single row, or no values; --gate judges another metric"
+    )]
+    Nothing,
 }
 
 fn words(differences: &[RunDifference]) -> String {
@@ -141,7 +146,7 @@ fn words(differences: &[RunDifference]) -> String {
 /// and on the energy.
 ///
 /// # Errors
-/// If there is no run, if they are not alike, or if a gate is on a metric that they lack.
+/// If there is no run, if they are not alike, if a gate is on a metric that they lack, or if they lack those of the usual gates.
 pub fn compare(
     base: &[ComparedRun],
     new: &[ComparedRun],
@@ -169,7 +174,7 @@ pub fn compare(
         let limit_pct = percent(limit);
         outcomes.push(GateOutcome { metric, limit_pct, verdict: verdict(change, limit) });
     }
-    let verdict = outcomes.iter().map(|outcome| outcome.verdict).max().unwrap_or(ChangeVerdict::Same);
+    let verdict = outcomes.iter().map(|outcome| outcome.verdict).max().ok_or(CompareError::Nothing)?;
     Ok(RunComparison {
         base: outlines(base),
         new: outlines(new),

@@ -44,6 +44,14 @@ pub enum RecordError {
         /// What is wrong, as the rest of a sentence about it.
         what: &'static str,
     },
+    /// A recording is given twice, perhaps as a copy.
+    #[error("{} and {} are one recording, which would count twice: name it once", earlier.display(), path.display())]
+    Twice {
+        /// Directory of the recording.
+        path: PathBuf,
+        /// The directory that was named before it.
+        earlier: PathBuf,
+    },
     /// The sampler does not start.
     #[error(transparent)]
     Sampler(SamplerError),

@@ -46,7 +46,7 @@ mod table_file;
 mod worked;
 mod writer;
 
-pub use about::{RecordingFacts, marks_of, recorded_marks};
+pub use about::{RecordingFacts, marks_of, recorded_marks, refuse_twice};
 pub use compare::{
     ChangeCause, ChangeVerdict, CompareError, ComparedRun, GateError, GateOutcome, MetricChange, MetricGate,
     RUNS_MAX, RunComparison, RunDifference, RunMetric, RunOutline, RunSource, UnlikeRuns, compare,

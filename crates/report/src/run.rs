@@ -9,7 +9,7 @@ use gpuvitals_core::Batch;
 use gpuvitals_core::integral::rounded;
 use gpuvitals_core::time::{self, SECOND_NS};
 use gpuvitals_record::{
-    Data, MARKS_MAX, RecordError, RecordedMark, RecordingFacts, recorded_marks, worked_s,
+    Data, MARKS_MAX, RecordError, RecordedMark, RecordingFacts, recorded_marks, refuse_twice, worked_s,
 };
 use serde::Serialize;
 
@@ -134,8 +134,9 @@ impl RunReport {
     /// Of one recording, or of those of several machines in one run.
     ///
     /// # Errors
-    /// If a directory holds no recording, or one that cannot be read.
+    /// If a directory holds no recording, one that cannot be read, or that of another one of them.
     pub fn read(directories: &[PathBuf]) -> Result<Self, RecordError> {
+        refuse_twice(directories)?;
         let mut readings =
             directories.iter().map(|directory| Reading::of(directory)).collect::<Result<Vec<_>, _>>()?;
         readings.sort_by_key(Reading::started_ns);

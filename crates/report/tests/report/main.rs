@@ -209,6 +209,18 @@ fn a_directory_without_a_recording_is_refused_by_name() {
 }
 
 #[test]
+fn a_recording_that_is_given_twice_is_refused_also_as_a_copy() {
+    let dir = tempfile::tempdir().unwrap();
+    let [run, copy] = ["run", "copy"].map(|name| dir.path().join(name));
+    Run::hot().write(&run);
+    Run::hot().write(&copy);
+    for again in [&run, &copy] {
+        let error = RunReport::read(&[run.clone(), again.clone()]).unwrap_err().to_string();
+        assert!(error.contains("are one recording") && error.contains(again.to_str().unwrap()), "{error}");
+    }
+}
+
+#[test]
 fn markdown_has_no_markup_of_strangers() {
     let hostile = "`</details>` | @team <b>**bold**</b> [x](y) ![z](http://z)\n# heading \u{202e}\u{2066}";
     let run =

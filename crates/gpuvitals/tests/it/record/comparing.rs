@@ -66,4 +66,9 @@ fn what_cannot_be_compared_is_refused_with_the_remedy() {
     check(&[], &one, Path::new("--json"), 64, "put flags before it");
     let anyway = compare(&["--anyway", "--gate", "duration_s:+90%"], &one, &other);
     assert!(said(&anyway).0.contains("model differs"), "{anyway:?}");
+
+    // The unit is the run: a recording named twice is one of it.
+    let twice = gpuvitals!().arg("compare").args([&one, &one]).arg("--").arg(&one).finished().unwrap();
+    assert_eq!(twice.status.code(), Some(65), "{twice:?}");
+    assert!(said(&twice).1.contains("are one recording, which would count twice"), "{twice:?}");
 }

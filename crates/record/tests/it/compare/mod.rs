@@ -11,7 +11,7 @@ use gpuvitals_record::{
 };
 
 use real::RealLoad;
-use simulated::{Dice, HEAT, POWER_CAP, Simulated, TOKENS};
+use simulated::{Dice, HEAT, POWER_CAP, Simulated, TOKENS, of_one_row};
 
 fn pairs() -> u64 {
     if std::env::var_os("GPUVITALS_TEST_LONG").is_some() { 200 } else { 20 }
@@ -199,6 +199,12 @@ fn a_gate_on_what_no_run_has_is_refused() {
     assert!(matches!(refused, CompareError::Missing { metric: RunMetric::CpuPct }), "{refused}");
     let refused = compare(&runs, &[], &[], UnlikeRuns::Refused).unwrap_err();
     assert!(matches!(refused, CompareError::Runs), "{refused}");
+}
+
+#[test]
+fn runs_that_nothing_can_be_judged_by_are_not_the_same() {
+    let refused = compare(&[of_one_row()], &[of_one_row()], &[], UnlikeRuns::Refused).unwrap_err();
+    assert!(matches!(refused, CompareError::Nothing), "{refused}");
 }
 
 #[test]

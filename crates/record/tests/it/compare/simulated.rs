@@ -143,6 +143,16 @@ impl Simulated {
     }
 }
 
+/// A run of which a single row was read.
+pub(crate) fn of_one_row() -> ComparedRun {
+    let mut builder = BatchBuilder::new(Table::GpuEvents);
+    let id = builder.intern(&Identity::default().with(IdentityColumn::Uuid, "GPU-0").unwrap());
+    let row = builder.row_at(0, 0, id);
+    builder.set(row, POWER, Value::Float(600.0)).unwrap();
+    let (source, _) = Simulated::usual().source(&mut Dice(1));
+    made(RunSource { marks: Vec::new(), ..source }, &[builder.finish(Origin::default(), 0).unwrap()])
+}
+
 fn made(source: RunSource, batches: &[Batch]) -> ComparedRun {
     source.run(|| Ok(batches.iter().cloned().map(Ok::<_, RecordError>))).unwrap()
 }
