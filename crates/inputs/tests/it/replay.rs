@@ -23,6 +23,7 @@ use gpuvitals_inputs::replay::{
     Cause, Replay, ReplayConfig, ReplayError, ReplayPace, ReplaySource, WINDOW_ROWS,
 };
 use parquet::arrow::ArrowWriter;
+use parquet::basic::{Compression, GzipLevel, ZstdLevel};
 use parquet::file::metadata::KeyValue;
 use parquet::file::properties::WriterProperties;
 
@@ -141,6 +142,28 @@ fn more_rows_of_one_time_than_a_window_has_room_for_come_together() {
     let batches = all(&mut open(&path).unwrap());
     let times: Vec<i64> = batches.iter().flat_map(|batch| batch.timestamps().to_vec()).collect();
     assert!(times.len() == rows && times.is_sorted());
+}
+
+#[test]
+fn a_file_is_read_however_it_is_compressed() {
+    let dir = tempfile::tempdir().unwrap();
+    // The first is what pandas, Arrow, DuckDB and Spark write unless they are told otherwise.
+    for compression in [
+        Compression::SNAPPY,
+        Compression::GZIP(GzipLevel::default()),
+        Compression::ZSTD(ZstdLevel::default()),
+        Compression::UNCOMPRESSED,
+    ] {
+        let path = dir.path().join("any.parquet");
+        let columns = [("timestamp_ns", times([SECOND_NS])), ("uuid", texts([Some("a")]))];
+        let records = RecordBatch::try_from_iter(columns).unwrap();
+        let properties = WriterProperties::builder().set_compression(compression).build();
+        let file = File::create(&path).unwrap();
+        let mut writer = ArrowWriter::try_new(file, records.schema(), Some(properties)).unwrap();
+        writer.write(&records).unwrap();
+        writer.close().unwrap();
+        assert_eq!(rows(&all(&mut open(&path).unwrap())), ["1 a -"], "{compression}");
+    }
 }
 
 #[test]
