@@ -12,7 +12,9 @@ use std::time::Duration;
 use gpuvitals_core::batch::MetricColumn;
 use gpuvitals_core::catalogue::Scope;
 use gpuvitals_core::energy::{Energy, EnergyColumns, EnergyInterval, EnergySource};
+use gpuvitals_core::identity::SIMULATED;
 use gpuvitals_core::integral::{Blanks, rounded};
+use gpuvitals_core::quantity::counted;
 use gpuvitals_core::sketch::Sketch;
 use gpuvitals_core::throttle::StepColumns;
 use gpuvitals_core::{Batch, Identity, IdentityColumn, MetricId, Table};
@@ -175,6 +177,16 @@ impl GpuSummary {
             self.id.clone()
         }
     }
+}
+
+/// How many of these GPUs are made up, as a sentence; none if all of them were read.
+pub fn simulated_words<'a>(gpus: impl IntoIterator<Item = &'a GpuSummary>) -> Option<String> {
+    let (mut all, mut simulated) = (0, 0);
+    for gpu in gpus {
+        all += 1;
+        simulated += u64::from(gpu.driver.as_deref() == Some(SIMULATED));
+    }
+    (simulated > 0).then(|| format!("Simulated, not measured: {simulated} of {}.", counted(all, "GPU")))
 }
 
 /// What the rows say of a host.

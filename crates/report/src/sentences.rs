@@ -1,7 +1,7 @@
 //! A run in a few sentences: what ran where, how long its steps took, what held it, who was behind.
 
 use gpuvitals_analysis::robust::median;
-use gpuvitals_analysis::summary::HostSummary;
+use gpuvitals_analysis::summary::{HostSummary, simulated_words};
 use gpuvitals_record::StepOrigin;
 
 use crate::figures::{HeldShares, RunGpu, RunLast, StepFigures};
@@ -57,9 +57,14 @@ pub(crate) fn sentences(
     if gpus.is_empty() {
         return vec![format!("The host alone was recorded, for {}.", span(duration_s))];
     }
-    let taken = Some(taken(gpus, duration_s));
-    let all =
-        [taken, steps.map(stepped), last.map(waited_for), held(gpus), silent(gpus).or_else(|| behind(gpus))];
+    let all = [
+        simulated_words(gpus.iter().map(|gpu| &gpu.summary)),
+        Some(taken(gpus, duration_s)),
+        steps.map(stepped),
+        last.map(waited_for),
+        held(gpus),
+        silent(gpus).or_else(|| behind(gpus)),
+    ];
     all.into_iter().flatten().collect()
 }
 

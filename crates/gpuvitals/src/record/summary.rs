@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use gpuvitals_analysis::summary::{EnergyFigure, Extent, HostSummary};
+use gpuvitals_analysis::summary::{EnergyFigure, Extent, HostSummary, simulated_words};
 use gpuvitals_core::energy::EnergyErrorPart;
 use gpuvitals_record::{RecordSummary, RecordedGpu};
 
@@ -28,6 +28,7 @@ pub(super) fn text(summary: &RecordSummary) -> String {
     if !summary.gpus.is_empty() {
         table(&summary.gpus).lines().map(str::to_owned).for_each(&mut line);
     }
+    simulated_words(summary.gpus.iter().map(|gpu| &gpu.summary)).into_iter().for_each(&mut line);
     for (reason, names) in alike(&summary.gpus, |energy| Some(reason(energy))) {
         line(format!("energy of {}: {reason}", names.join(", ")));
     }

@@ -57,6 +57,14 @@ fn a_run_is_told_in_three_sentences() {
 }
 
 #[test]
+fn a_run_that_was_simulated_says_so_first() {
+    let report = report(&Run { source: Some("simulated"), ..Run::hot() });
+    let said = "Simulated, not measured: 4 of 4 GPUs.";
+    assert_eq!(report.sentences.first().map(String::as_str), Some(said));
+    assert!(report.html().contains(said) && report.markdown().contains("Simulated, not measured"));
+}
+
+#[test]
 fn a_run_on_two_machines_has_the_gpus_of_both_by_one_clock() {
     let dir = tempfile::tempdir().unwrap();
     let [first, second] = ["n1", "n2"].map(|node| dir.path().join(node));

@@ -29,6 +29,8 @@ pub(crate) struct Said {
 pub(crate) struct Run {
     pub(crate) node: &'static str,
     pub(crate) model: &'static str,
+    /// How the rows were obtained; none: they do not say it.
+    pub(crate) source: Option<&'static str>,
     pub(crate) command: &'static str,
     pub(crate) gpus: i32,
     pub(crate) rows: i64,
@@ -48,6 +50,7 @@ impl Run {
         Self {
             node: "n1",
             model: "NVIDIA H100 80GB HBM3",
+            source: None,
             command: "python train.py",
             gpus: 4,
             rows: 201,
@@ -132,6 +135,7 @@ impl Run {
             (IdentityColumn::Model, self.model.to_owned()),
         ]
         .into_iter()
+        .chain(self.source.map(|source| (IdentityColumn::Source, source.to_owned())))
         .fold(named, |identity, (column, text)| identity.with(column, &text).unwrap())
     }
 

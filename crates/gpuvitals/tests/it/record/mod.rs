@@ -219,6 +219,12 @@ fn the_text_is_for_people_and_says_where_energy_comes_from() {
     }
     assert!(stderr.contains("recording to") && stderr.contains("GPUVITALS_MARK_SOCKET="), "{stderr}");
     assert!(stdout.lines().all(|line| line.chars().count() <= 160), "{stdout}");
+
+    assert!(!stdout.contains("Simulated"), "{stdout}");
+    let dir = tempfile::tempdir().unwrap();
+    let simulated = ["--driver", "simulated", "--duration", "200ms"];
+    let output = record("rx7900xtx", dir.path()).args(simulated).finished().unwrap();
+    assert!(said(&output).0.contains("\nSimulated, not measured: "), "{output:?}");
 }
 
 #[test]
