@@ -45,6 +45,12 @@ pub struct RunGpu {
     pub held_by: Option<HeldShares>,
 }
 
+/// How far the energies that are known of these GPUs may be off together; none: that of one is not known.
+pub(crate) fn energy_error(gpus: &[RunGpu]) -> Option<String> {
+    let energies = gpus.iter().filter_map(|gpu| gpu.summary.energy.as_ref());
+    EnergyInterval::together(energies.map(|energy| (energy.joules, energy.interval.as_ref())))
+}
+
 /// A mark of a run.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct RunMark {

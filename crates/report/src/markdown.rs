@@ -4,7 +4,7 @@ use std::fmt::{self, Write as _};
 
 use crate::run::RunReport;
 use crate::tables::{self, RunTable};
-use crate::words::{energy, is_seen, span};
+use crate::words::{is_seen, span};
 
 impl RunReport {
     /// Markdown as GitHub and GitLab show it: a heading, the sentences, the tables.
@@ -78,8 +78,9 @@ impl fmt::Display for RunMarkdown<'_> {
         if !run.gpus.is_empty() {
             write!(f, "\n{}", tables::of_gpus(&run.gpus))?;
         }
-        if let Some(joules) = run.energy_j {
-            write!(f, "\nEnergy: {} in all.", energy(joules))?;
+        if run.energy_j.is_some() {
+            let energy = tables::with_error(run.energy_j, run.energy_error.as_ref());
+            write!(f, "\nEnergy in all: {energy}.")?;
             for note in tables::notes_on_energy(&run.gpus) {
                 write!(f, " {}", MarkdownText(&note))?;
             }

@@ -14,7 +14,7 @@ use crate::panels::{GPU_PANELS, HOST_PANELS, RunPanel};
 use crate::run::{GPUS_DRAWN, RunReport};
 use crate::step_chart::{StepChart, caption};
 use crate::tables::{self, RunTable};
-use crate::words::{energy, number, span};
+use crate::words::{number, span};
 
 const STYLE: &str = include_str!("style.css");
 /// Parts of the time in the table below a chart.
@@ -160,8 +160,9 @@ impl RunPage<'_> {
         }
         let table = HtmlTable { table: &tables::of_gpus(gpus), caption: "What each GPU did" };
         write!(f, "<section aria-labelledby=\"gpus\">\n<h2 id=\"gpus\">GPUs</h2>\n{table}\n")?;
-        if let Some(joules) = self.run.energy_j {
-            writeln!(f, "<p>Energy: {} in all.</p>", energy(joules))?;
+        if self.run.energy_j.is_some() {
+            let energy = tables::with_error(self.run.energy_j, self.run.energy_error.as_ref());
+            writeln!(f, "<p>Energy in all: {energy}.</p>")?;
         }
         for note in tables::notes_on_energy(gpus) {
             writeln!(f, r#"<p class="note">{}</p>"#, Escaped(&note))?;

@@ -15,7 +15,7 @@ use serde::Serialize;
 
 use crate::curve::CurveGrid;
 use crate::curves::{BUCKETS_MAX, Curves};
-use crate::figures::{PhaseFigures, RunGpu, RunLast, RunMark, RunRecording, StepFigures};
+use crate::figures::{PhaseFigures, RunGpu, RunLast, RunMark, RunRecording, StepFigures, energy_error};
 use crate::sentences::{sentences, title};
 use crate::steps::{StepSource, StepsOfRun};
 
@@ -42,6 +42,8 @@ pub struct RunReport {
     pub duration_s: f64,
     /// What the GPUs took together, joules, as far as it is known; none: of no GPU.
     pub energy_j: Option<f64>,
+    /// How far that may be off, as if the errors of all GPUs went the same way: `± 5.5 %`; none: that of one is not known.
+    pub energy_error: Option<String>,
     /// The GPUs, by machine, index and name.
     pub gpus: Vec<RunGpu>,
     /// The machines that were recorded.
@@ -190,6 +192,7 @@ impl RunReport {
             started,
             duration_s,
             energy_j: (!joules.is_empty()).then(|| rounded(joules.iter().sum())),
+            energy_error: energy_error(&gpus),
             gpus,
             hosts,
             steps: steps.figures,

@@ -4,7 +4,7 @@ use gpuvitals_analysis::robust::median;
 use gpuvitals_analysis::summary::{HostSummary, simulated_words};
 use gpuvitals_record::StepOrigin;
 
-use crate::figures::{HeldShares, RunGpu, RunLast, StepFigures};
+use crate::figures::{HeldShares, RunGpu, RunLast, StepFigures, energy_error};
 use crate::words::{energy, listed, number, percent, span};
 
 /// Least share of the time for which a throttled or silent GPU is worth a sentence.
@@ -106,8 +106,9 @@ fn taken(gpus: &[RunGpu], duration_s: f64) -> String {
         (known, all) => format!("{known} of the {all} GPUs"),
     };
     let total = energy(joules.iter().sum());
+    let error = energy_error(gpus).map_or_else(String::new, |error| format!(" {error}"));
     let together = if joules.len() > 1 { " together" } else { "" };
-    format!("{lasted}; {who} took {total}, {} W{together} on average.", number(watts))
+    format!("{lasted}; {who} took {total}{error}, {} W{together} on average.", number(watts))
 }
 
 /// Which GPU was held down for longest, and by what.

@@ -1,7 +1,8 @@
 //! The tables of a report, as every form of it has them.
 
+use std::fmt;
+
 use gpuvitals_analysis::summary::{EnergyFigure, HostSummary};
-use gpuvitals_core::energy::EnergyInterval;
 use gpuvitals_record::StepOrigin;
 
 use crate::figures::{PhaseFigures, RunGpu, RunMark, RunRecording, StepFigures};
@@ -121,8 +122,8 @@ pub(crate) fn of_steps(steps: &StepFigures) -> RunTable {
 }
 
 /// An energy, and how far it may be off.
-fn with_error(joules: Option<f64>, interval: Option<&EnergyInterval>) -> String {
-    let error = || interval.map_or_else(|| ", error not known".to_owned(), |interval| format!(" {interval}"));
+pub(crate) fn with_error(joules: Option<f64>, error: Option<&impl fmt::Display>) -> String {
+    let error = || error.map_or_else(|| ", error not known".to_owned(), |error| format!(" {error}"));
     joules.map_or_else(dash, |joules| format!("{}{}", energy(joules), error()))
 }
 

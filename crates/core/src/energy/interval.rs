@@ -210,6 +210,19 @@ impl EnergyInterval {
         Self::of(sensor, &signal, EnergyFacts { joules, seen_s, highest_w, is_average, has_gaps })
     }
 
+    /// How far several energies may be off together, as if the errors of all went the same way: `± 5.5 %`. None: that of one is not
+    /// known, or there is no energy.
+    pub fn together<'a>(energies: impl IntoIterator<Item = (f64, Option<&'a Self>)>) -> Option<String> {
+        let (mut joules, mut off_j, mut has_gaps) = (0.0, 0.0, false);
+        for (own_j, interval) in energies {
+            let interval = interval?;
+            joules += own_j;
+            off_j += interval.share * own_j;
+            has_gaps |= interval.has_gaps;
+        }
+        (joules > 0.0).then(|| error_words(off_j / joules, has_gaps))
+    }
+
     pub(super) fn of(
         sensor: &PowerSensor,
         signal: &PowerSignal,
@@ -264,7 +277,11 @@ impl EnergyInterval {
 /// `± 5.5 %`, and `of the observed time` where there was other time
 impl fmt::Display for EnergyInterval {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let of_when = if self.has_gaps { " of the observed time" } else { "" };
-        write!(f, "± {:.1} %{of_when}", self.share * 100.0)
+        f.write_str(&error_words(self.share, self.has_gaps))
     }
+}
+
+fn error_words(share: f64, has_gaps: bool) -> String {
+    let of_when = if has_gaps { " of the observed time" } else { "" };
+    format!("± {:.1} %{of_when}", share * 100.0)
 }

@@ -46,6 +46,8 @@ fn a_run_is_told_in_three_sentences() {
     let [taken, held, behind] = report.sentences.as_slice() else { panic!("{:?}", report.sentences) };
     assert!(taken.starts_with("The run was recorded for 20.0 s; the 4 GPUs took "), "{taken}");
     assert!(taken.contains(" W together on average."), "{taken}");
+    let error = report.energy_error.as_deref().unwrap();
+    assert!(error.starts_with("± 5.") && taken.contains(error), "{taken}");
     assert!(held.starts_with("Heat held GPU 3 down for ") && held.ends_with(" % of the time."), "{held}");
     assert!(behind.starts_with("GPU 3 ran at ") && behind.contains("below the median"), "{behind}");
     assert!(report.html().contains(">Energy of GPU 0, 1, 2, 3: integrated from power; "));
@@ -161,6 +163,8 @@ fn the_energy_of_a_step_has_no_error_where_nobody_has_measured_the_sensor_and_th
     let error = steps.energy_error.as_deref().unwrap();
     assert!(error.starts_with("not known: nobody has measured"), "{error}");
     assert!(unknown.markdown().contains("kJ, error not known |"), "{}", unknown.markdown());
+    assert_eq!(unknown.energy_error, None);
+    assert!(unknown.markdown().contains("kJ, error not known."), "{}", unknown.markdown());
 }
 
 #[test]
