@@ -26,6 +26,13 @@ const COARSE: f64 = 1.0;
 /// So many places and readings are few.
 const PLACES_FEW: f64 = 8.0;
 const READINGS_FEW: f64 = 4.0;
+/// A shift that ends between two readings lies on neither of them: that much less is asked of it at most, divided by the number of
+/// readings.
+const BETWEEN: f64 = 1.7;
+/// So many readings are enough for that not to matter.
+const READINGS_MANY: f64 = 12.0;
+/// How far from a reading, of the way to the middle between two, such a shift ends at least.
+const BETWEEN_FROM: f64 = 0.4;
 /// Half a shift of few readings may be the period itself from this share of the shift's likeness on: a step has another one in its
 /// middle only if it is two.
 const HALF_SHARE: f64 = 0.2;
@@ -54,13 +61,15 @@ pub(super) fn strongest(values: &[f64]) -> Option<Shift> {
 }
 
 /// The period of a signal whose readings are this far apart: the shortest shift after which it is as it was. Three steps later it is
-/// as well, and parts of a step may be like each other. None if the readings do not tell it from half of it.
+/// as well, and parts of a step may be like each other. It is as strong as the best shift: what it lacks beside that is due to the
+/// readings. None if these do not tell it from half of it.
 pub(super) fn period(values: &[f64], reading: f64) -> Option<Shift> {
     let mut shifts = shifts(values);
     shifts.sort_by(|a, b| a.places.total_cmp(&b.places));
     let best = shifts.iter().copied().max_by(|a, b| a.strength().total_cmp(&b.strength()))?;
     let mut shorter = shifts.into_iter().take_while(|shift| shift.places < SHORTER_MAX * best.places);
-    let period = shorter.find(|shift| is_enough(values, (*shift, best), reading)).unwrap_or(best);
+    let period = shorter.find(|shift| is_enough(values, (*shift, best), reading));
+    let period = period.map_or(best, |shift| Shift { places: shift.places, ..best });
     (!may_be_two(values, period, reading)).then_some(period)
 }
 
@@ -76,14 +85,23 @@ fn is_enough(values: &[f64], (short, long): (Shift, Shift), reading: f64) -> boo
     let blocks = Blocks::of(&level, whole(BLOCK_PERIODS * long.places / scale));
     let near = |shift: Shift| blocks.near(shift.places / scale);
     let less = |count: f64, few: f64| if count < few { COARSE / count } else { 0.0 };
-    let coarse = less(short.places, PLACES_FEW).max(less(short.places / reading, READINGS_FEW));
+    let readings = short.places / reading;
+    let coarse = less(short.places, PLACES_FEW)
+        .max(less(readings, READINGS_FEW))
+        .max(BETWEEN * between_readings(readings) / readings);
     near(short) >= (SHORTER_SHARE - coarse) * near(long)
 }
 
-/// Whether a shift may be two periods, each with too few readings to look like the next.
+/// How far from a reading a shift of so many ends, 1 in the middle between two; 0 of many, and of few, of which less is asked anyway.
+fn between_readings(readings: f64) -> f64 {
+    let matters = (READINGS_FEW..READINGS_MANY).contains(&readings);
+    if matters { 2.0 * (readings - readings.round()).abs() } else { 0.0 }
+}
+
+/// Whether a shift may be two periods, each with too few readings to look like the next, or ending between two of them.
 fn may_be_two(values: &[f64], shift: Shift, reading: f64) -> bool {
     let half = shift.places / 2.0;
-    if half >= READINGS_FEW * reading {
+    if half >= READINGS_FEW * reading && between_readings(half / reading) < BETWEEN_FROM {
         return false;
     }
     let blocks = Blocks::of(values, whole(BLOCK_PERIODS * shift.places));

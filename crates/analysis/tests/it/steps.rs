@@ -260,6 +260,20 @@ fn steps_shorter_than_a_second_are_counted_and_what_a_sensor_cannot_tell_from_ha
 }
 
 #[test]
+fn a_step_that_ends_between_two_readings_is_not_taken_for_half_of_one() {
+    // Two of them are 9, 11 and 15 readings of the power, and repeat exactly.
+    for step_s in [0.45, 0.55, 0.75] {
+        for kind in KINDS {
+            let mut random = fastrand::Rng::with_seed(5);
+            let training = Training::of(kind, step_s, &mut random);
+            let found = training.recorded(10.0, &mut random).steps();
+            let what = format!("{kind:?} of {step_s} s");
+            check_number(&found.unwrap_or_else(|| panic!("{what}: none")), &training, 2, &what);
+        }
+    }
+}
+
+#[test]
 fn a_pause_between_steps_costs_none_of_them() {
     for hertz in [10.0, 100.0] {
         let mut random = fastrand::Rng::with_seed(5);
