@@ -15,7 +15,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use clap::Args;
-use clap::builder::BoolishValueParser;
+use clap::builder::{BoolishValueParser, OsStringValueParser, TypedValueParser as _};
 use gpuvitals_agent::HOOK_SOCKET;
 use gpuvitals_analysis::summary::Summary;
 use gpuvitals_core::{AbsenceReason, Table};
@@ -129,7 +129,8 @@ pub(crate) struct Mark {
     #[arg(long, value_name = "NAME=NUMBER", value_parser = named_value)]
     value: Option<(String, f64)>,
     /// Socket of the recording; set for programs that are recorded
-    #[arg(long, env = MARK_SOCKET_VARIABLE, value_name = "PATH")]
+    // An empty one in the environment is none, and no mistake of the command line.
+    #[arg(long, env = MARK_SOCKET_VARIABLE, value_name = "PATH", value_parser = OsStringValueParser::new().map(PathBuf::from))]
     socket: Option<PathBuf>,
 }
 
@@ -392,7 +393,7 @@ pub(crate) fn repair(flags: &Repair) -> Result<(), Failure> {
 /// # Errors
 /// If this program is not recorded, or nobody listens at the socket.
 pub(crate) fn mark(flags: &Mark) -> Result<(), Failure> {
-    let Some(socket) = &flags.socket else {
+    let Some(socket) = flags.socket.as_ref().filter(|path| !path.as_os_str().is_empty()) else {
         let text = format!(
             "no recording is told by {MARK_SOCKET_VARIABLE}: run the program with `gpuvitals record -- CMD`, or give \
              the --socket that `gpuvitals record` prints"

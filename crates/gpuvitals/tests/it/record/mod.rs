@@ -304,4 +304,7 @@ fn what_cannot_be_is_refused_before_anything_is_begun() {
     refused(&[], "TEXT");
     refused(&["--value", "tokens"], "NAME=NUMBER");
     refused(&["--value", "loss=NaN"], "NAME=NUMBER");
+    let empty = gpuvitals!().env("GPUVITALS_MARK_SOCKET", "").args(["mark", "x"]).finished().unwrap();
+    assert_eq!(empty.status.code(), Some(64), "{}", said(&empty).1);
+    assert!(said(&empty).1.contains("gpuvitals record -- CMD"), "{}", said(&empty).1);
 }
