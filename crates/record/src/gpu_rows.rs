@@ -80,6 +80,9 @@ pub(crate) struct GpuFacts {
     pub(crate) partition: Option<String>,
     pub(crate) driver: Option<String>,
     pub(crate) vbios: Option<String>,
+    /// How its rows were obtained: `nvml`, `nvidia-smi`, `simulated` …
+    #[serde(skip)]
+    pub(crate) source: Option<String>,
     /// The limit that is set, W; where it is not read, the one in force.
     pub(crate) power_limit_w: Option<f64>,
     /// The one in force, W.
@@ -157,6 +160,7 @@ impl GpuFacts {
         self.node = told(IdentityColumn::Node).or_else(|| self.node.take());
         self.driver = told(IdentityColumn::Driver).or_else(|| self.driver.take());
         self.vbios = told(IdentityColumn::Vbios).or_else(|| self.vbios.take());
+        self.source = told(IdentityColumn::Source).or_else(|| self.source.take());
         if let Some((model, profile)) = identity.get(IdentityColumn::Model).map(split_profile) {
             self.model = Some(model.to_owned());
             self.partition = profile.map(str::to_owned).or_else(|| self.partition.take());

@@ -32,9 +32,10 @@ const SAME: [(&str, Of); 5] = [
 ];
 
 /// Those that are worth a word.
-const SAID: [(&str, Of); 9] = [
+const SAID: [(&str, Of); 10] = [
     ("driver", |run| of_gpus(run, |gpu| gpu.driver.clone())),
     ("vbios", |run| of_gpus(run, |gpu| gpu.vbios.clone())),
+    ("source", |run| of_gpus(run, |gpu| gpu.source.clone())),
     ("host", |run| of_gpus(run, |gpu| gpu.node.clone())),
     ("uuids", |run| of_gpus(run, |gpu| Some(gpu.id.clone()))),
     ("container", |run| run.facts.container.clone()),

@@ -232,6 +232,8 @@ fn runs_on_other_gpus_are_refused_and_other_drivers_are_said() {
     assert!(said(usual()).is_empty());
     let driver = Simulated { driver: "590.10", ..usual() };
     assert_eq!(said(driver), [("driver", words("580.65"), words("590.10"))]);
+    let made_up = Simulated { source: "simulated", ..usual() };
+    assert_eq!(said(made_up), [("source", words("nvml"), words("simulated"))]);
     let silent = Simulated { power_limit_w: None, ..usual() };
     assert_eq!(said(silent), [("power_limit", words("700 W"), words("not known"))]);
 }

@@ -45,6 +45,7 @@ pub(crate) struct Simulated {
     pub(crate) power_limit_w: Option<f64>,
     pub(crate) model: &'static str,
     pub(crate) driver: &'static str,
+    pub(crate) source: &'static str,
 }
 
 impl Simulated {
@@ -59,6 +60,7 @@ impl Simulated {
             power_limit_w: Some(700.0),
             model: "NVIDIA H100",
             driver: "580.65",
+            source: "nvml",
         }
     }
 
@@ -114,6 +116,7 @@ impl Simulated {
             .and_then(|identity| identity.with(IdentityColumn::Uuid, &format!("GPU-{gpu}")))
             .and_then(|identity| identity.with(IdentityColumn::Model, self.model))
             .and_then(|identity| identity.with(IdentityColumn::Driver, self.driver))
+            .and_then(|identity| identity.with(IdentityColumn::Source, self.source))
             .unwrap();
         identity.index = Some(i32::try_from(gpu).unwrap());
         let mut builder = BatchBuilder::new(Table::GpuEvents);
