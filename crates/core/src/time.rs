@@ -133,9 +133,9 @@ fn days_from_civil(year: i64, month: i64, day: i64) -> i64 {
 }
 
 fn from_number(text: &str) -> Option<i64> {
-    let (whole, fraction) = text.split_once('.').unwrap_or((text, ""));
-    let digits = |text: &str| text.len() < 19 && text.bytes().all(|b| b.is_ascii_digit());
-    if !digits(fraction) {
+    let (whole, fraction) = text.split_once('.').unwrap_or((text, "0"));
+    let digits = |text: &str| !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit());
+    if !digits(whole) || !digits(fraction) || fraction.len() >= 19 {
         return None;
     }
     let whole: i64 = whole.parse().ok()?;
@@ -181,6 +181,9 @@ mod tests {
         check("1752871354000", Some(1_752_871_354 * SECOND_NS));
         check("1752871354000000001", Some(1_752_871_354 * SECOND_NS + 1));
         check("-5", None);
+        check("-0.5", None);
+        check("+0.0", None);
+        check("5.", None);
         check("yesterday", None);
         check("", None);
     }
