@@ -2744,6 +2744,7 @@ export interface components {
          *             "gpu": "GPU-5c1d0a44-9f0e-4d53-8f0a-0d1c6c5a7e21"
          *           },
          *           "metric": "power_w",
+         *           "name": "sim-node-01 / GPU 0",
          *           "unit": "W",
          *           "values": [
          *             612.4,
@@ -2904,6 +2905,8 @@ export interface components {
             };
             /** @description The GPU, if each GPU has its own series. */
             gpu: string | null;
+            /** @description The name of that GPU for people; missing where there is none. */
+            name?: string;
             /** @description The host, if the series is of one host or GPU. */
             hostname: string | null;
             /** @description `true` if values of a simulated GPU are among them; missing if all were measured. */
@@ -3304,7 +3307,7 @@ export interface operations {
             header?: never;
             path: {
                 /**
-                 * @description The GPU's id; also its UUID, PCI address or `host:gpuN` where only one GPU has it.
+                 * @description The GPU's id; also its UUID, PCI address, `host:gpuN` or name (`node-1 / GPU 6`) where only one GPU has it.
                  * @example GPU-5c1d0a44-9f0e-4d53-8f0a-0d1c6c5a7e21
                  */
                 id: string;
@@ -3370,7 +3373,7 @@ export interface operations {
             header?: never;
             path: {
                 /**
-                 * @description Id of the GPU: a key, UUID, PCI address or `host:gpuN`.
+                 * @description Id of the GPU: a key, UUID, PCI address, `host:gpuN` or name (`node-1 / GPU 6`).
                  * @example sim-node-0001:gpu1
                  */
                 id: string;
