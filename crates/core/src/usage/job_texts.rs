@@ -276,7 +276,7 @@ impl JobTexts {
     }
 }
 
-/// Notes what was told of a job, unless what is known is newer.
+/// Notes what was told of a job. What is known and newer stays.
 fn note_newest<K: Eq + Hash>(
     jobs: &mut HashMap<K, NewestText, RandomState>,
     job: K,

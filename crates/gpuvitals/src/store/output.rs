@@ -36,7 +36,7 @@ impl StoreOutput {
     }
 }
 
-/// What is said of rows that lost a value to a later row; none if there are none.
+/// Says how many rows lost a value to a later row. Empty: none did.
 pub(super) fn overwritten_words(rows: u64) -> Option<String> {
     let rows = (rows > 0).then(|| counted(rows, "row"))?;
     Some(format!("{rows} had other values than a row of the same GPU and time; the later ones stayed"))

@@ -102,7 +102,7 @@ fn an_incident_that_a_kill_cut_off_is_written_by_the_next_agent() {
     agent.logged("the flight recorder keeps an incident");
     agent.until("the trigger", |text| value(text, "gpuvitals_flight_triggers_total ") == Some(1.0));
     agent.process.kill();
-    // Whoever mounts the disk of a node that does not come back sees what had happened.
+    // A node that does not come back leaves its disk, and the disk says what had happened.
     let listed: Value = serde_json::from_str(&flight(&directory, &["list", "--json"])).unwrap();
     let [begun] = &listed.as_array().unwrap()[..] else { panic!("{listed}") };
     assert_eq!((&begun["state"], &begun["incident"]), (&"begun".into(), &Value::Null), "{begun}");
