@@ -95,5 +95,6 @@ fn a_gpu_that_was_lost_when_the_agent_started_is_shown_and_comes_back() {
     library.says(&[]);
     let well = up("GPU-5fd4f087-86f3-7a43-b711-4771313afc51");
     let text = agent.until("the GPU", |text| value(text, &well) == Some(1.0));
-    assert!(!text.contains("n1:gpu1"), "{text}");
+    // The counters of its reader may carry the old name until the next scrape: they are read a moment earlier.
+    assert!(!text.contains("uuid=\"n1:gpu1\""), "{text}");
 }
