@@ -15,7 +15,7 @@ mod whole;
 pub use builder::{BatchBuilder, IdentityId, RowId};
 pub use columns::{
     BatchError, MONOTONIC_COLUMN, MetricColumn, Origin, READ_ERROR_COLUMN, READ_US_COLUMN, TIMESTAMP_COLUMN,
-    data_type, is_local, is_unknown, numbers, text_at, text_type, type_of, widened,
+    data_type, is_local, is_unknown, numbers, text_at, text_type, type_of, widened, with_text_type,
 };
 pub use keys::{KeylessRow, RowKeys, as_dictionary};
 pub use value::{EXTRA_COLUMNS_MAX, Value, ValueError};

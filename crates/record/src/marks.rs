@@ -149,7 +149,7 @@ impl RecordedMarks {
 
     /// The marks of a finished recording, from `marks.parquet`.
     pub(crate) fn of_file(path: &Path) -> Result<Self, RecordError> {
-        let batches = Box::new(part::open(path)?);
+        let batches = Box::new(part::open_plain(path)?);
         Ok(Self(MarksSource::File { path: path.to_owned(), batches, ready: Vec::new().into_iter() }))
     }
 

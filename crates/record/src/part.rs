@@ -13,11 +13,14 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use arrow_array::RecordBatchReader as _;
-use arrow_schema::ArrowError;
+use arrow_schema::{ArrowError, Schema};
+use gpuvitals_core::batch::with_text_type;
 use gpuvitals_core::{Batch, Origin, Table};
 use gpuvitals_log::Fresh;
 use parquet::arrow::ArrowWriter;
-use parquet::arrow::arrow_reader::{ParquetRecordBatchReader, ParquetRecordBatchReaderBuilder};
+use parquet::arrow::arrow_reader::{
+    ArrowReaderMetadata, ArrowReaderOptions, ParquetRecordBatchReader, ParquetRecordBatchReaderBuilder,
+};
 use parquet::file::metadata::KeyValue;
 
 use crate::error::RecordError;
@@ -144,24 +147,44 @@ pub(crate) fn seal(table: Table, journal: &Path, target: &Path) -> Result<u64, R
     Ok(torn)
 }
 
-/// Opens a sealed part or a final file.
+/// Opens a sealed part or a final file of a table.
 pub(crate) fn open(path: &Path) -> Result<ParquetRecordBatchReader, RecordError> {
-    builder(path)?
+    reader(path, with_text_type)
+}
+
+/// Opens a file whose texts are plain: that of the marks.
+pub(crate) fn open_plain(path: &Path) -> Result<ParquetRecordBatchReader, RecordError> {
+    reader(path, Schema::clone)
+}
+
+/// What the footer of a final file says.
+pub(crate) fn facts(path: &Path) -> Result<Vec<KeyValue>, RecordError> {
+    let footer = Arc::clone(builder(path, Schema::clone)?.metadata());
+    Ok(footer.file_metadata().key_value_metadata().cloned().unwrap_or_default())
+}
+
+fn reader(path: &Path, fit: fn(&Schema) -> Schema) -> Result<ParquetRecordBatchReader, RecordError> {
+    builder(path, fit)?
         .with_batch_size(BATCH_ROWS)
         .build()
         .map_err(|source| RecordError::Parquet { path: path.to_owned(), source })
 }
 
-/// What the footer of a final file says.
-pub(crate) fn facts(path: &Path) -> Result<Vec<KeyValue>, RecordError> {
-    let footer = Arc::clone(builder(path)?.metadata());
-    Ok(footer.file_metadata().key_value_metadata().cloned().unwrap_or_default())
-}
-
-fn builder(path: &Path) -> Result<ParquetRecordBatchReaderBuilder<File>, RecordError> {
+/// Whatever program wrote the file, its texts have the type that `fit` gives them: of a recording that somebody has filtered they may
+/// be plain, large or views.
+fn builder(
+    path: &Path,
+    fit: fn(&Schema) -> Schema,
+) -> Result<ParquetRecordBatchReaderBuilder<File>, RecordError> {
     let file = File::open(path).map_err(RecordError::io("open", path))?;
-    ParquetRecordBatchReaderBuilder::try_new(file)
-        .map_err(|source| RecordError::Parquet { path: path.to_owned(), source })
+    let load = || {
+        let options = ArrowReaderOptions::new().with_skip_arrow_metadata(true);
+        let plain = ArrowReaderMetadata::load(&file, options.clone())?;
+        let schema = Arc::new(fit(plain.schema()));
+        ArrowReaderMetadata::try_new(Arc::clone(plain.metadata()), options.with_schema(schema))
+    };
+    let metadata = load().map_err(|source| RecordError::Parquet { path: path.to_owned(), source })?;
+    Ok(ParquetRecordBatchReaderBuilder::new_with_metadata(file, metadata))
 }
 
 /// Joins sealed parts into one file, which has not its place yet, and returns its number of rows. They are encoded anew: a row

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use arrow_array::cast::AsArray as _;
 use arrow_array::types::{Float32Type, Float64Type, Int32Type, Int64Type};
 use arrow_array::{Array as _, ArrayRef, DictionaryArray, Int64Array, StringArray};
-use arrow_schema::DataType;
+use arrow_schema::{DataType, Field, Schema};
 
 use super::value::Value;
 use crate::catalogue::{self, ColumnType, Table, TableColumn};
@@ -99,6 +99,15 @@ pub fn data_type(column_type: ColumnType) -> DataType {
 /// Arrow type of textual identity and extra columns.
 pub fn text_type() -> DataType {
     DataType::Dictionary(Box::new(DataType::Int32), Box::new(DataType::Utf8))
+}
+
+/// The columns of a file with texts as a batch has them, whatever program wrote it.
+pub fn with_text_type(schema: &Schema) -> Schema {
+    let fields = schema.fields().iter().map(|field| match field.data_type() {
+        DataType::Utf8 => Arc::new(Field::new(field.name(), text_type(), field.is_nullable())),
+        _ => Arc::clone(field),
+    });
+    Schema::new(fields.collect::<Vec<_>>())
 }
 
 /// Text of a row of a dictionary column.

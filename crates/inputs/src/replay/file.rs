@@ -8,9 +8,9 @@ use std::sync::Arc;
 use arrow_array::cast::AsArray;
 use arrow_array::types::{Int64Type, TimestampNanosecondType};
 use arrow_array::{Array, ArrayRef, RecordBatch};
-use arrow_schema::{DataType, Field, Schema};
+use arrow_schema::DataType;
 use gpuvitals_core::Table;
-use gpuvitals_core::batch::{TIMESTAMP_COLUMN, text_type};
+use gpuvitals_core::batch::{TIMESTAMP_COLUMN, with_text_type};
 use gpuvitals_core::time::{self, FUTURE_MAX_NS};
 use parquet::arrow::ProjectionMask;
 use parquet::arrow::arrow_reader::{
@@ -214,11 +214,7 @@ fn load(file: &File) -> Result<ArrowReaderMetadata, ParquetError> {
         .with_page_index_policy(PageIndexPolicy::Optional)
         .with_skip_arrow_metadata(true);
     let plain = ArrowReaderMetadata::load(file, options.clone())?;
-    let fields = plain.schema().fields().iter().map(|field| match field.data_type() {
-        DataType::Utf8 => Arc::new(Field::new(field.name(), text_type(), field.is_nullable())),
-        _ => Arc::clone(field),
-    });
-    let schema = Arc::new(Schema::new(fields.collect::<Vec<_>>()));
+    let schema = Arc::new(with_text_type(plain.schema()));
     ArrowReaderMetadata::try_new(Arc::clone(plain.metadata()), options.with_schema(schema))
 }
 

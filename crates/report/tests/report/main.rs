@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use gpuvitals_record::StepOrigin;
 use gpuvitals_report::RunReport;
 
-use written::{Run, Said};
+use written::{Run, Said, write_anew};
 
 /// Compares with a file beside the tests; `UPDATE=1` writes it.
 fn golden(name: &str, found: &str) {
@@ -64,6 +64,21 @@ fn a_run_that_was_simulated_says_so_first() {
     let said = "Simulated, not measured: 4 of 4 GPUs.";
     assert_eq!(report.sentences.first().map(String::as_str), Some(said));
     assert!(report.html().contains(said) && report.markdown().contains("Simulated, not measured"));
+}
+
+#[test]
+fn a_recording_that_another_program_wrote_anew_is_read() {
+    let dir = tempfile::tempdir().unwrap();
+    Run::hot().write(dir.path());
+    write_anew(dir.path());
+    let (report, as_recorded) = (RunReport::read(&[dir.path().to_owned()]).unwrap(), report(&Run::hot()));
+    let joules = |run: &RunReport| {
+        let energies = run.gpus.iter().filter_map(|gpu| gpu.summary.energy.as_ref());
+        energies.map(|energy| energy.joules).collect::<Vec<_>>()
+    };
+    assert_eq!(joules(&report), joules(&as_recorded));
+    assert_eq!(joules(&report).len(), 4);
+    assert!(report.markdown().contains("epoch 2"), "its marks too");
 }
 
 #[test]

@@ -4,10 +4,12 @@ use std::fs::File;
 use std::path::Path;
 use std::sync::Arc;
 
-use arrow_array::{ArrayRef, Int64Array, RecordBatch, StringArray};
+use arrow_array::{ArrayRef, Int64Array, RecordBatch, RecordBatchReader as _, StringArray};
+use arrow_schema::DataType;
 use gpuvitals_core::batch::Value;
 use gpuvitals_core::{BatchBuilder, Identity, IdentityColumn, MetricId, Origin, RowId, Table};
 use parquet::arrow::ArrowWriter;
+use parquet::arrow::arrow_reader::{ArrowReaderOptions, ParquetRecordBatchReaderBuilder};
 use parquet::file::metadata::KeyValue;
 use parquet::file::properties::WriterProperties;
 
@@ -23,6 +25,26 @@ pub(crate) struct Said {
     pub(crate) watts: i64,
     pub(crate) clock_mhz: i64,
     pub(crate) is_hot: bool,
+}
+
+/// Writes the files of a recording anew, as DuckDB, Polars and pandas do: texts are plain, and the footer says nothing of ours.
+pub(crate) fn write_anew(directory: &Path) {
+    for table in ["gpu_events", "system_events", "marks"] {
+        let path = directory.join(table).with_extension("parquet");
+        let options = ArrowReaderOptions::new().with_skip_arrow_metadata(true);
+        let file = File::open(&path).unwrap();
+        let reader =
+            ParquetRecordBatchReaderBuilder::try_new_with_options(file, options).unwrap().build().unwrap();
+        let schema = reader.schema();
+        assert!(
+            schema.fields().iter().any(|field| *field.data_type() == DataType::Utf8),
+            "{table} has plain texts"
+        );
+        let batches: Vec<_> = reader.map(Result::unwrap).collect();
+        let mut writer = ArrowWriter::try_new(File::create(&path).unwrap(), schema, None).unwrap();
+        batches.iter().for_each(|batch| writer.write(batch).unwrap());
+        writer.close().unwrap();
+    }
 }
 
 /// A run to be written.
