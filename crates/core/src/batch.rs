@@ -9,6 +9,7 @@ mod builder;
 mod columns;
 mod concat;
 mod keys;
+mod numbers;
 pub(crate) mod value;
 mod whole;
 
@@ -18,5 +19,6 @@ pub use columns::{
     data_type, is_local, is_unknown, numbers, text_at, text_type, type_of, widened, with_text_type,
 };
 pub use keys::{KeylessRow, RowKeys, as_dictionary};
+pub use numbers::{as_numbers, floats, narrowed};
 pub use value::{EXTRA_COLUMNS_MAX, Value, ValueError};
 pub use whole::{Batch, metric_of, timestamps};

@@ -17,7 +17,6 @@
 mod columns;
 mod error;
 mod file;
-mod numbers;
 mod several;
 mod tables;
 mod windows;

@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
 
+use gpuvitals_core::batch::type_of;
 use gpuvitals_core::{Batch, Origin, Table};
 use parquet::arrow::arrow_reader::ParquetRecordBatchReader;
 
@@ -10,6 +11,7 @@ use crate::directory::{TABLES, state, table_file};
 use crate::error::RecordError;
 use crate::journal::Batches;
 use crate::part::{self, Part};
+use crate::table_file::with_numbers;
 
 /// The rows of a recording: first all GPUs', then all the host's, in the order they were written.
 #[derive(Debug)]
@@ -56,6 +58,7 @@ impl Data {
                     None => None,
                     Some(records) => {
                         let broken = |source| RecordError::Parquet { path: path.clone(), source };
+                        let records = records.and_then(|it| with_numbers(it, |name| type_of(*table, name)));
                         let records = records.map_err(|error| broken(error.into()))?;
                         let batch = Batch::new(*table, records, Origin::default(), 0);
                         Some(batch.map_err(|source| RecordError::Columns { path: path.clone(), source })?)

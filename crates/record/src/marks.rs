@@ -24,6 +24,7 @@ use crate::journal::{Journal, Records};
 use crate::layout::properties;
 use crate::mark::MarkContent;
 use crate::part;
+use crate::table_file::with_numbers;
 
 /// Most marks of a recording; later ones are counted and dropped.
 pub const MARKS_MAX: u64 = 1_000_000;
@@ -167,7 +168,10 @@ impl RecordedMarks {
                 let Some(records) = batches.next() else { return Ok(None) };
                 let broken =
                     |error: ArrowError| RecordError::Parquet { path: path.clone(), source: error.into() };
-                *ready = marks_in(&records.map_err(broken)?).ok_or_else(|| strange(path))?.into_iter();
+                let own = schema();
+                let wanted = |name: &str| Some(own.field_with_name(name).ok()?.data_type().clone());
+                let records = records.and_then(|it| with_numbers(it, wanted)).map_err(broken)?;
+                *ready = marks_in(&records).ok_or_else(|| strange(path))?.into_iter();
             },
         }
     }

@@ -5,8 +5,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use arrow_array::{RecordBatch, new_null_array};
-use arrow_schema::{ArrowError, SchemaRef};
+use arrow_schema::{ArrowError, DataType, Field, SchemaRef};
 use arrow_select::concat::concat_batches;
+use gpuvitals_core::batch::as_numbers;
 use gpuvitals_core::{Batch, Table};
 use gpuvitals_log::Fresh;
 use parquet::arrow::ArrowWriter;
@@ -201,6 +202,24 @@ pub(crate) fn write<E: From<RecordError>>(
         file.add(&batch)?;
     }
     Ok(file.close()?)
+}
+
+/// Numbers in the type that is wanted of a column, by its name. Another program may have written them anew: pandas makes floats of whole
+/// numbers where one is missing.
+pub(crate) fn with_numbers(
+    records: RecordBatch,
+    wanted: impl Fn(&str) -> Option<DataType>,
+) -> Result<RecordBatch, ArrowError> {
+    let schema = records.schema();
+    let other = |field: &Field| wanted(field.name()).filter(|wanted| wanted != field.data_type());
+    if schema.fields().iter().all(|field| other(field).is_none()) {
+        return Ok(records);
+    }
+    let columns = schema.fields().iter().zip(records.columns()).map(|(field, column)| {
+        let fitted = other(field).and_then(|wanted| as_numbers(column, &wanted));
+        (field.name(), fitted.unwrap_or_else(|| Arc::clone(column)))
+    });
+    RecordBatch::try_from_iter(columns)
 }
 
 /// The rows with these columns; what they lack is null.

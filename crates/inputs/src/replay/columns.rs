@@ -10,14 +10,16 @@ use arrow_array::{
 };
 use arrow_schema::{ArrowError, DataType, Field, Schema, SchemaRef, TimeUnit};
 use arrow_select::filter::filter_record_batch;
-use gpuvitals_core::batch::{EXTRA_COLUMNS_MAX, TIMESTAMP_COLUMN, is_local, text_type, type_of, widened};
+use gpuvitals_core::batch::{
+    EXTRA_COLUMNS_MAX, TIMESTAMP_COLUMN, floats, is_local, narrowed, text_type, type_of, widened,
+};
 use gpuvitals_core::catalogue;
 use gpuvitals_core::identity::INDEX_COLUMN;
 use gpuvitals_core::number::float;
 use gpuvitals_core::wire::TEXT_LEN_MAX;
 use gpuvitals_core::{Identity, IdentityColumn, Table};
 
-use super::{ReplayError, numbers};
+use super::ReplayError;
 use crate::report::{Cause, Ledger};
 
 /// Longest name of an unknown column, in bytes.
@@ -155,9 +157,9 @@ impl FileColumn {
         let array = if let Some(array) = widened(array, &self.data_type) {
             array
         } else {
-            let floats: ArrayRef = Arc::new(numbers::floats(array).ok_or_else(wrong)?);
-            let possible = self.numbers::<Float64Type>(&floats, |value| value, bad);
-            numbers::narrowed(possible.as_primitive(), &self.data_type)
+            let numbers: ArrayRef = Arc::new(floats(array).ok_or_else(wrong)?);
+            let possible = self.numbers::<Float64Type>(&numbers, |value| value, bad);
+            narrowed(possible.as_primitive(), &self.data_type)
         };
         Ok(match self.data_type {
             DataType::Int32 => self.numbers::<Int32Type>(&array, f64::from, bad),
@@ -226,7 +228,7 @@ fn become_of(known: Option<DataType>, field: &Field) -> Result<DataType, &'stati
         let is_time = matches!(found, DataType::Int64 | DataType::Timestamp(TimeUnit::Nanosecond, _));
         return if is_time { Ok(DataType::Int64) } else { Err("nanoseconds as a 64-bit integer") };
     }
-    let is_number = || numbers::floats(&arrow_array::new_empty_array(found)).is_some();
+    let is_number = || floats(&arrow_array::new_empty_array(found)).is_some();
     match known {
         Some(wanted) if wanted == text_type() => {
             if *found == wanted {

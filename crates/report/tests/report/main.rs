@@ -68,17 +68,22 @@ fn a_run_that_was_simulated_says_so_first() {
 
 #[test]
 fn a_recording_that_another_program_wrote_anew_is_read() {
-    let dir = tempfile::tempdir().unwrap();
-    Run::hot().write(dir.path());
-    write_anew(dir.path());
-    let (report, as_recorded) = (RunReport::read(&[dir.path().to_owned()]).unwrap(), report(&Run::hot()));
+    let run =
+        || Run { marks: vec![(5_000, "step 7".to_owned()), (12_000, "step 8".to_owned())], ..Run::hot() };
+    let as_recorded = report(&run());
     let joules = |run: &RunReport| {
         let energies = run.gpus.iter().filter_map(|gpu| gpu.summary.energy.as_ref());
         energies.map(|energy| energy.joules).collect::<Vec<_>>()
     };
-    assert_eq!(joules(&report), joules(&as_recorded));
-    assert_eq!(joules(&report).len(), 4);
-    assert!(report.markdown().contains("epoch 2"), "its marks too");
+    for has_floats in [false, true] {
+        let dir = tempfile::tempdir().unwrap();
+        run().write(dir.path());
+        write_anew(dir.path(), has_floats);
+        let report = RunReport::read(&[dir.path().to_owned()]).unwrap();
+        assert_eq!(joules(&report), joules(&as_recorded));
+        assert_eq!(joules(&report).len(), 4);
+        assert!(report.markdown().contains("step 8"), "its marks too: {}", report.markdown());
+    }
 }
 
 #[test]

@@ -4,9 +4,9 @@ use std::fs::File;
 use std::path::Path;
 use std::sync::Arc;
 
-use arrow_array::{ArrayRef, Int64Array, RecordBatch, RecordBatchReader as _, StringArray};
+use arrow_array::{ArrayRef, Int64Array, RecordBatch, StringArray};
 use arrow_schema::DataType;
-use gpuvitals_core::batch::Value;
+use gpuvitals_core::batch::{Value, floats};
 use gpuvitals_core::{BatchBuilder, Identity, IdentityColumn, MetricId, Origin, RowId, Table};
 use parquet::arrow::ArrowWriter;
 use parquet::arrow::arrow_reader::{ArrowReaderOptions, ParquetRecordBatchReaderBuilder};
@@ -27,24 +27,35 @@ pub(crate) struct Said {
     pub(crate) is_hot: bool,
 }
 
-/// Writes the files of a recording anew, as DuckDB, Polars and pandas do: texts are plain, and the footer says nothing of ours.
-pub(crate) fn write_anew(directory: &Path) {
+/// Writes the files of a recording anew, as DuckDB, Polars and pandas do: texts are plain, and the footer says nothing of ours. pandas makes
+/// floats of whole numbers where one is missing.
+pub(crate) fn write_anew(directory: &Path, has_floats: bool) {
     for table in ["gpu_events", "system_events", "marks"] {
         let path = directory.join(table).with_extension("parquet");
         let options = ArrowReaderOptions::new().with_skip_arrow_metadata(true);
         let file = File::open(&path).unwrap();
         let reader =
             ParquetRecordBatchReaderBuilder::try_new_with_options(file, options).unwrap().build().unwrap();
-        let schema = reader.schema();
-        assert!(
-            schema.fields().iter().any(|field| *field.data_type() == DataType::Utf8),
-            "{table} has plain texts"
-        );
-        let batches: Vec<_> = reader.map(Result::unwrap).collect();
+        let batches: Vec<_> = reader.map(|batch| anew(&batch.unwrap(), has_floats)).collect();
+        let schema = batches.first().unwrap().schema();
+        let is_any = |data_type| schema.fields().iter().any(|field| *field.data_type() == data_type);
+        assert!(is_any(DataType::Utf8) && has_floats == is_any(DataType::Float64), "{table}: {schema}");
         let mut writer = ArrowWriter::try_new(File::create(&path).unwrap(), schema, None).unwrap();
-        batches.iter().for_each(|batch| writer.write(batch).unwrap());
+        for batch in &batches {
+            writer.write(batch).unwrap();
+        }
         writer.close().unwrap();
     }
+}
+
+fn anew(batch: &RecordBatch, has_floats: bool) -> RecordBatch {
+    let schema = batch.schema();
+    let columns = schema.fields().iter().zip(batch.columns()).map(|(field, column)| {
+        let is_time = field.name().ends_with("_ns");
+        let numbers = floats(column).filter(|_| has_floats && !is_time);
+        (field.name(), numbers.map_or_else(|| Arc::clone(column), |numbers| Arc::new(numbers) as ArrayRef))
+    });
+    RecordBatch::try_from_iter(columns).unwrap()
 }
 
 /// A run to be written.

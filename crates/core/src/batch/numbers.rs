@@ -9,10 +9,24 @@ use arrow_array::types::{
 };
 use arrow_array::{Array, ArrayRef, Float64Array};
 use arrow_schema::DataType;
-use gpuvitals_core::number::float;
+
+use super::columns::widened;
+use crate::number::float;
+
+/// Numbers of any type in another one; none if one of the two is no number. Integers are rounded, and what is no finite number is
+/// none.
+pub fn as_numbers(array: &ArrayRef, wanted: &DataType) -> Option<ArrayRef> {
+    if !wanted.is_numeric() {
+        return None;
+    }
+    widened(array, wanted).or_else(|| {
+        let finite = floats(array)?.iter().map(|value| value.filter(|value| value.is_finite())).collect();
+        Some(narrowed(&finite, wanted))
+    })
+}
 
 /// Numbers of any type as 64-bit floats; none if they are no numbers. Integers beyond 2^53 lose their last digits.
-pub(super) fn floats(array: &ArrayRef) -> Option<Float64Array> {
+pub fn floats(array: &ArrayRef) -> Option<Float64Array> {
     let unit = |scale: i8| 10_f64.powi(scale.into());
     Some(match array.data_type() {
         DataType::Int8 => each::<Int8Type>(array, f64::from),
@@ -40,7 +54,7 @@ fn each<T: ArrowPrimitiveType>(array: &ArrayRef, number: impl Fn(T::Native) -> f
 
 /// Floats within a column's range in its type: integers are rounded, as from text.
 #[expect(clippy::cast_possible_truncation, reason = "the range is checked, and integers are rounded first")]
-pub(super) fn narrowed(floats: &Float64Array, wanted: &DataType) -> ArrayRef {
+pub fn narrowed(floats: &Float64Array, wanted: &DataType) -> ArrayRef {
     match wanted {
         DataType::Int32 => Arc::new(floats.unary::<_, Int32Type>(|value| value.round() as i32)),
         DataType::Int64 => Arc::new(floats.unary::<_, Int64Type>(|value| value.round() as i64)),
