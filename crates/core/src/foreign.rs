@@ -47,6 +47,13 @@ pub enum Meaning {
     Unknown,
 }
 
+impl Meaning {
+    /// Whether it is a metric of GPUs.
+    pub fn is_of_gpus(self) -> bool {
+        matches!(self, Self::Metric(id, _) if id.metric().table == Table::GpuEvents)
+    }
+}
+
 /// Counted in millijoules; foreign names without that unit mean joules.
 const ENERGY: MetricId = MetricId::of("energy_mj");
 const POWER: MetricId = MetricId::of("power_w");

@@ -435,9 +435,7 @@ impl Draft<'_> {
             return Sense { meaning, gpu, evidence: Evidence::Cells, is_pair, ..Sense::default() };
         }
         let is_pair = cells.is_some_and(|cells| cells.is_pair);
-        if self.topic == Topic::Host
-            && matches!(column.meaning, Meaning::Metric(id, _) if id.metric().table == Table::GpuEvents)
-        {
+        if self.topic == Topic::Host && column.meaning.is_of_gpus() {
             let why = Some("it is beside the CPU's, and nothing names a GPU".to_owned());
             return Sense { why, ..Sense::default() };
         }
@@ -520,9 +518,7 @@ fn disown(senses: &mut [Sense]) {
     if senses.iter().all(|sense| sense.gpu.is_none()) {
         return;
     }
-    let is_gpus =
-        |meaning: Meaning| matches!(meaning, Meaning::Metric(id, _) if id.metric().table == Table::GpuEvents);
-    for sense in senses.iter_mut().filter(|sense| sense.gpu.is_none() && is_gpus(sense.meaning)) {
+    for sense in senses.iter_mut().filter(|sense| sense.gpu.is_none() && sense.meaning.is_of_gpus()) {
         sense.meaning = Meaning::Unknown;
         sense.why = Some("it does not say which GPU's it is, beside columns that do".to_owned());
     }

@@ -1,8 +1,8 @@
 //! Which columns tell whose values a row has: the GPU, the host.
 
+use gpuvitals_core::IdentityColumn;
 use gpuvitals_core::catalogue::MetricId;
 use gpuvitals_core::foreign::{self, Meaning, gpu_rank};
-use gpuvitals_core::{IdentityColumn, Table};
 
 use super::cell;
 use super::draft::{Draft, Evidence, Sense};
@@ -98,10 +98,7 @@ impl Draft<'_> {
     pub(super) fn number_doubled(&self, senses: &mut [Sense]) -> Option<&'static str> {
         let is_told =
             |sense: &Sense| sense.meaning == Meaning::Gpu || tells_gpu(sense.meaning) || sense.gpu.is_some();
-        let is_gpus = |sense: &Sense| {
-            matches!(sense.meaning, Meaning::Metric(id, _) if id.metric().table == Table::GpuEvents)
-                && sense.evidence != Evidence::User
-        };
+        let is_gpus = |sense: &Sense| sense.meaning.is_of_gpus() && sense.evidence != Evidence::User;
         let first_again = (0..self.names.len()).find(|index| {
             let name = self.names.get(*index).map_or("", |name| name.trim());
             // The same values twice are one GPU's.

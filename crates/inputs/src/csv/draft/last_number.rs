@@ -2,7 +2,6 @@
 
 use std::collections::HashMap;
 
-use gpuvitals_core::Table;
 use gpuvitals_core::foreign::{self, Meaning};
 
 use super::{Draft, Evidence, Sense};
@@ -22,13 +21,11 @@ impl Draft<'_> {
                 parts.iter().flatten().any(|other| other.is_like(part) && is(other.number))
             };
             let column = foreign::column(part.stem, self.topic);
-            let is_gpus =
-                matches!(column.meaning, Meaning::Metric(id, _) if id.metric().table == Table::GpuEvents);
             // A number in brackets was taken for a unit.
             let is_unsaid = sense.why.is_none() || part.mark == NumberMark::Brackets;
             let is_open = sense.evidence != Evidence::User && is_unsaid && !dropped.contains_key(&index);
             if is_open
-                && is_gpus
+                && column.meaning.is_of_gpus()
                 && column.gpu.is_none()
                 && has_like(&|number| number != part.number)
                 && (part.mark != NumberMark::None || has_like(&|number| number == "0"))

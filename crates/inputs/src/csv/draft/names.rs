@@ -194,9 +194,8 @@ impl Draft<'_> {
                 && !dropped.contains_key(&index);
             let is_whose = foreign::names_device(name) || foreign::names_host(name);
             let column = foreign::column(&format!("{stem} {name}"), Topic::Gpu);
-            let is_gpus =
-                matches!(column.meaning, Meaning::Metric(id, _) if id.metric().table == Table::GpuEvents);
-            if is_open && !is_whose && !name.is_empty() && is_gpus && column.gpu.is_none() {
+            if is_open && !is_whose && !name.is_empty() && column.meaning.is_of_gpus() && column.gpu.is_none()
+            {
                 *sense = Sense { meaning: column.meaning, unit: column.unit, ..Sense::default() };
                 completed.push(name);
             }
