@@ -346,10 +346,16 @@ pub(crate) async fn replay(
 
 fn selection(ids: Option<Vec<u64>>, oldest: Option<usize>) -> Result<DeadSelection, Refusal> {
     match (ids, oldest) {
-        (Some(ids), None) if ids.len() <= IDS_MAX => Ok(DeadSelection::Ids(ids)),
-        (Some(ids), None) => {
+        (Some(ids), None) if ids.len() > IDS_MAX => {
             Err(Refusal::parameter("ids", &ids.len().to_string(), format!("at most {IDS_MAX} of them")))
         }
+        // The document's format is int64: no letter has a larger number.
+        (Some(ids), None) => match ids.iter().find(|id| i64::try_from(**id).is_err()) {
+            Some(id) => {
+                Err(Refusal::parameter("ids", &id.to_string(), format!("numbers up to {}", i64::MAX)))
+            }
+            None => Ok(DeadSelection::Ids(ids)),
+        },
         (None, Some(oldest)) => Ok(DeadSelection::Oldest(oldest)),
         _ => Err(Refusal::Selection),
     }

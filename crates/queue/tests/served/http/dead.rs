@@ -153,6 +153,7 @@ async fn letters_are_given_back_by_id_or_the_oldest_first() {
         (json!("oldest"), "expected an object"),
         (json!({"oldest": 1, "messages_per_second": 0}), "above 0"),
         (json!({"ids": vec![0; 10_001]}), "10000"),
+        (json!({"ids": [7, 9_223_372_036_854_775_808_u64]}), "9223372036854775808"),
     ] {
         let message = replay(&world, &body).await.refused(400, "bad_parameter");
         assert!(message.contains(says), "{message}");
