@@ -276,7 +276,7 @@ impl JobTexts {
     }
 }
 
-/// Notes what was told of a job. What is known and newer stays.
+/// Keeps the newest of what was told of a job.
 fn note_newest<K: Eq + Hash>(
     jobs: &mut HashMap<K, NewestText, RandomState>,
     job: K,
