@@ -13,15 +13,23 @@ use arrow_schema::DataType;
 use super::columns::widened;
 use crate::number::float;
 
-/// Numbers of any type in another one; none if one of the two is no number. Integers are rounded, and what is no finite number is
-/// none.
+/// Largest whole number of which a 64-bit float holds all smaller ones, too: 2^53.
+const EXACT_MAX: f64 = 9_007_199_254_740_992.0;
+
+/// Numbers of any type in another one. Integers are rounded, and what is no finite number is none. None if one of the types is no number,
+/// or a value does not fit: an integer beyond 2^53 might be another one.
 pub fn as_numbers(array: &ArrayRef, wanted: &DataType) -> Option<ArrayRef> {
-    if !wanted.is_numeric() {
-        return None;
-    }
+    let most = match wanted {
+        DataType::Int32 => f64::from(i32::MAX),
+        DataType::Int64 => EXACT_MAX,
+        DataType::Float32 => f64::from(f32::MAX),
+        DataType::Float64 => f64::MAX,
+        _ => return None,
+    };
     widened(array, wanted).or_else(|| {
         let finite = floats(array)?.iter().map(|value| value.filter(|value| value.is_finite())).collect();
-        Some(narrowed(&finite, wanted))
+        let fits = |values: &Float64Array| values.iter().flatten().all(|value| value.abs() <= most);
+        Some(finite).filter(fits).map(|finite| narrowed(&finite, wanted))
     })
 }
 
@@ -60,5 +68,22 @@ pub fn narrowed(floats: &Float64Array, wanted: &DataType) -> ArrayRef {
         DataType::Int64 => Arc::new(floats.unary::<_, Int64Type>(|value| value.round() as i64)),
         DataType::Float32 => Arc::new(floats.unary::<_, Float32Type>(|value| value as f32)),
         _ => Arc::new(floats.clone()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_does_not_fit_is_refused_and_no_number_is_none() {
+        let fitted = |values: Vec<Option<f64>>, wanted| {
+            as_numbers(&(Arc::new(Float64Array::from(values)) as ArrayRef), &wanted)
+        };
+        let numbers = fitted(vec![Some(7.0), None, Some(f64::NAN)], DataType::Int32).unwrap();
+        assert_eq!(numbers.as_primitive::<Int32Type>().iter().collect::<Vec<_>>(), [Some(7), None, None]);
+        assert!(fitted(vec![Some(3e9)], DataType::Int32).is_none());
+        assert!(fitted(vec![Some(1.79e18)], DataType::Int64).is_none(), "a time in nanoseconds");
+        assert!(fitted(vec![Some(1.0)], DataType::Utf8).is_none());
     }
 }
