@@ -103,6 +103,9 @@ fn shape(text: &str) -> Option<NumberShape> {
     if text.is_empty() || text.len() > TEXT_LEN_MAX {
         return None;
     }
+    if let Some(shape) = usual_shape(text.as_bytes()) {
+        return Some(shape);
+    }
     let joined = joined(text.as_bytes()).map(|bytes| String::from_utf8_lossy(&bytes).into_owned());
     let text = joined.as_deref().unwrap_or(text);
     let number = text.split_once(' ').map_or(text, |(number, _)| number);
@@ -132,6 +135,27 @@ fn shape(text: &str) -> Option<NumberShape> {
         (1, _) if has_whole(',', '.') => NumberShape::Comma,
         (_, 1) if has_whole('.', ',') => NumberShape::Point,
         _ => NumberShape::Other,
+    })
+}
+
+/// The shape of what most cells are: a number without a sign, a comma or a unit, or a text that begins with a letter. None: it takes a
+/// closer look.
+fn usual_shape(cell: &[u8]) -> Option<NumberShape> {
+    if cell.first().is_some_and(u8::is_ascii_alphabetic) {
+        return Some(NumberShape::Other);
+    }
+    let mut parts = cell.split(|byte| *byte == b'.');
+    let (whole, fraction) = (parts.next()?, parts.next());
+    let is_number = |part: &[u8]| !part.is_empty() && part.iter().all(u8::is_ascii_digit);
+    if parts.next().is_some() || !is_number(whole) || !fraction.is_none_or(is_number) {
+        return None;
+    }
+    let is_group = (1..=3).contains(&whole.len()) && whole.first() != Some(&b'0');
+    Some(match fraction {
+        None if whole.len() <= 3 => NumberShape::Short,
+        None => NumberShape::Other,
+        Some(fraction) if is_group && fraction.len() == 3 => NumberShape::ThreeBehindPoint,
+        Some(_) => NumberShape::Point,
     })
 }
 

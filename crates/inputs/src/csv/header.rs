@@ -126,12 +126,14 @@ pub(super) fn are_names(record: &Splitter) -> bool {
     let field = |index: usize| record.field(index).trim_ascii();
     let is_name =
         |text: &[u8]| text.first().is_none_or(|byte| !byte.is_ascii_digit() && !b"+-.".contains(byte));
-    let mut seen = HashSet::new();
     let named = || (0..record.len()).filter(|index| !field(*index).is_empty()).count();
     record.len() > 1
         && (0..record.len()).all(|index| is_name(field(index)))
         && named() * 3 >= record.len() * 2
-        && (0..record.len()).all(|index| field(index).is_empty() || seen.insert(field(index)))
+        && {
+            let mut seen = HashSet::new();
+            (0..record.len()).all(|index| field(index).is_empty() || seen.insert(field(index)))
+        }
 }
 
 /// How a line for people begins.

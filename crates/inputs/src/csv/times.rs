@@ -1,5 +1,8 @@
 //! The times of a file: which columns have them, in what form, in which zone.
 
+use std::borrow::Cow;
+use std::iter::repeat_n;
+
 use gpuvitals_core::number::float;
 use gpuvitals_core::time::{self, DateOrder, SECOND_NS, Written, Zone};
 
@@ -124,7 +127,7 @@ impl Times {
         let texts = texts(&columns, sample);
         let form = form(&texts, &named, sample.is_all(), terms)?;
         // What is no time at all says nothing about the others.
-        let has_zone = |text: &String| {
+        let has_zone = |TextRun { text, .. }: &TextRun<'_>| {
             let written = || Some(Written::read(text, DateOrder::Open)?.has_zone());
             let is_date = || Written::shows(text).map(|_| false);
             number(text).map(|_| true).or_else(written).or_else(is_date)
@@ -141,8 +144,10 @@ impl Times {
         let (fold, text) = (Fold::default(), String::new());
         let mut times = Self { columns, form, zone, zone_from, fold, spread: None, last: None, text };
         if zone_from != ZoneFrom::File {
-            let rows = sample.rows(&subject).zip(joined(&times.columns, sample));
-            let instants = rows.filter_map(|(whose, text)| Some((whose, times.instants(&text)?)));
+            let runs = runs(&times.columns, sample).into_iter();
+            let instants = runs.flat_map(|TextRun { text, rows }| repeat_n(times.instants(&text), rows));
+            let rows = sample.rows(&subject).zip(instants);
+            let instants = rows.filter_map(|(whose, instants)| Some((whose, instants?)));
             times.fold = Fold::of(fold::is_falling(instants));
         }
         Ok(times)
@@ -213,13 +218,25 @@ impl Times {
     /// The times of a sample, in the order of its rows; none where there is none.
     pub(super) fn all(&self, sample: &Sample) -> Vec<Option<i64>> {
         let mut times = self.clone();
-        joined(&self.columns, sample).iter().map(|text| times.instant(text, Vec::new)).collect()
+        let mut all = Vec::new();
+        for TextRun { text, rows } in runs(&self.columns, sample) {
+            let mut instant = times.instant(&text, Vec::new);
+            all.push(instant);
+            for _ in 1..rows {
+                // As when rows are read: in an hour that is shown twice the same text may be another time.
+                if times.fold.is_open() {
+                    instant = times.instant(&text, Vec::new);
+                }
+                all.push(instant);
+            }
+        }
+        all
     }
 
     /// The first time of a sample.
     pub(super) fn first(&self, sample: &Sample) -> Option<i64> {
         let mut times = self.clone();
-        texts(&self.columns, sample).iter().find_map(|text| times.instant(text, Vec::new))
+        texts(&self.columns, sample).iter().find_map(|run| times.instant(&run.text, Vec::new))
     }
 
     /// The instant of a text that is no number, or the two that it can mean.
@@ -274,50 +291,68 @@ pub(super) fn number(text: &str) -> Option<f64> {
     text.parse().ok().or_else(pointed).filter(|number: &f64| number.is_finite())
 }
 
-fn texts(columns: &[usize], sample: &Sample) -> Vec<String> {
-    joined(columns, sample).into_iter().filter(|text| !text.trim().is_empty()).collect()
+/// A text of the columns of times, and how many rows have it one after the other: those of all GPUs of a look.
+struct TextRun<'a> {
+    text: Cow<'a, str>,
+    rows: usize,
+}
+
+/// The texts of the times of the first rows that have any.
+fn texts<'a>(columns: &[usize], sample: &'a Sample) -> Vec<TextRun<'a>> {
+    let mut runs = runs(columns, sample);
+    runs.retain(|run| !run.text.trim().is_empty());
+    runs
 }
 
 /// The texts of the times of the first rows.
-fn joined(columns: &[usize], sample: &Sample) -> Vec<String> {
-    let (first, second) = (columns.first(), columns.get(1));
-    let Some(first) = first else { return Vec::new() };
-    let cells = sample.cells(*first).take(TEXTS_MAX);
-    match second {
-        None => cells.map(str::to_owned).collect(),
-        Some(second) => {
-            cells.zip(sample.cells(*second)).map(|(date, time)| format!("{date} {time}")).collect()
+fn runs<'a>(columns: &[usize], sample: &'a Sample) -> Vec<TextRun<'a>> {
+    let Some(first) = columns.first() else { return Vec::new() };
+    let mut behind = columns.get(1).map(|second| sample.cells(*second));
+    let (mut runs, mut before): (Vec<TextRun<'_>>, _) = (Vec::new(), None);
+    for first in sample.cells(*first).take(TEXTS_MAX) {
+        let second = behind.as_mut().and_then(Iterator::next);
+        let here = Some((first, second));
+        if let Some(run) = runs.last_mut().filter(|_| before == here) {
+            run.rows += 1;
+        } else {
+            let text = second.map_or(Cow::Borrowed(first), |second| format!("{first} {second}").into());
+            runs.push(TextRun { text, rows: 1 });
         }
+        before = here;
     }
+    runs
 }
 
 fn form(
-    texts: &[String],
+    texts: &[TextRun<'_>],
     named: &TimeNames,
     is_all: bool,
     terms: TimeTerms<'_>,
 ) -> Result<TimeForm, Untimely> {
     let TimeTerms { order, now_ns, .. } = terms;
-    let Some(first) = texts.first() else { return Ok(TimeForm::Instant(order)) };
-    let most = |is: &dyn Fn(&str) -> bool| texts.iter().filter(|text| is(text)).count() * 2 >= texts.len();
+    let Some(TextRun { text: first, .. }) = texts.first() else { return Ok(TimeForm::Instant(order)) };
+    let all: usize = texts.iter().map(|run| run.rows).sum();
+    let count = |is: &dyn Fn(&str) -> bool| -> usize {
+        texts.iter().filter(|run| is(&run.text)).map(|run| run.rows).sum()
+    };
+    let most = |is: &dyn Fn(&str) -> bool| count(is) * 2 >= all;
     if most(&|text| number(text).is_some()) {
         if most(&is_compact) {
             return Ok(TimeForm::Compact);
         }
-        let eras = texts.iter().map(|text| {
-            let number = number(text)?;
-            Some((era(number, named.unit_ns, now_ns), number))
+        let eras = texts.iter().flat_map(|TextRun { text, rows }| {
+            let number = number(text);
+            repeat_n(number.map(|number| (era(number, named.unit_ns, now_ns), number)), *rows)
         });
         return of_numbers(first, named, terms, &eras.collect::<Vec<_>>());
     }
     if most(&|text| Written::read(text, order).is_some()) {
         return Ok(TimeForm::Instant(order));
     }
-    let shown: Vec<(&String, DateOrder)> =
-        texts.iter().filter_map(|text| Some((text, Written::shows(text)?))).collect();
-    if shown.len() * 2 > texts.len() {
+    if count(&|text| Written::shows(text).is_some()) * 2 > all {
         let of = |wanted: DateOrder| {
-            shown.iter().find(|(_, order)| *order == wanted).map(|(text, _)| (*text).clone())
+            let found = texts.iter().find(|run| Written::shows(&run.text) == Some(wanted));
+            found.map(|run| run.text.to_string())
         };
         if order == DateOrder::Open && is_year_first(texts, now_ns) {
             return Ok(TimeForm::Instant(DateOrder::YearFirst));
@@ -329,17 +364,17 @@ fn form(
             (None, None) => match likely(texts, is_all, now_ns) {
                 Some(order) => Ok(TimeForm::Instant(order)),
                 None if terms.replay == Replay::Shifted => Ok(TimeForm::Instant(DateOrder::DayFirst)),
-                None => Err(Untimely::Order(first.clone())),
+                None => Err(Untimely::Order(first.to_string())),
             },
         };
     }
     if most(&|text| Written::read(&format!("2000-01-01 {text}"), DateOrder::Open).is_some()) {
         return match terms.replay {
             Replay::Shifted => Ok(TimeForm::OfDay),
-            Replay::Recorded => Err(Untimely::OfDay(first.clone())),
+            Replay::Recorded => Err(Untimely::OfDay(first.to_string())),
         };
     }
-    Err(Untimely::Unknown(first.clone()))
+    Err(Untimely::Unknown(first.to_string()))
 }
 
 /// The form of numbers, each with where it lies; none is a text of another kind.
@@ -409,15 +444,15 @@ fn of_filetime(number: f64) -> i64 {
 
 /// Whether dates with years of two digits are later, and not in the future, with the year first: `25/07/18` is of 2025 rather
 /// than of 2018. With dots nobody writes them so.
-fn is_year_first(texts: &[String], now_ns: i64) -> bool {
+fn is_year_first(texts: &[TextRun<'_>], now_ns: i64) -> bool {
     let latest = |order| {
-        let read = |text: &String| Written::read(text, order)?.instant(&Zone::utc());
+        let read = |run: &TextRun<'_>| Written::read(&run.text, order)?.instant(&Zone::utc());
         let instants: Option<Vec<i64>> = texts.iter().map(read).collect();
         instants?.into_iter().max().filter(|latest| *latest <= now_ns.saturating_add(time::DAY_NS))
     };
     let others = [DateOrder::DayFirst, DateOrder::MonthFirst].into_iter().filter_map(latest).max();
-    let date = |text: &String| text.split([' ', 'T']).next().unwrap_or_default().to_owned();
-    !texts.iter().any(|text| date(text).contains('.'))
+    let has_dots = |text: &str| text.split([' ', 'T']).next().unwrap_or_default().contains('.');
+    !texts.iter().any(|run| has_dots(&run.text))
         && latest(DateOrder::YearFirst).is_some_and(|latest| others.is_none_or(|other| latest > other))
 }
 
@@ -432,12 +467,12 @@ fn is_compact(text: &str) -> bool {
 
 /// The order that the rows follow: read in the other one they would lie in the future, or jump from month to month where
 /// these go from day to day.
-fn likely(texts: &[String], is_all: bool, now_ns: i64) -> Option<DateOrder> {
+fn likely(texts: &[TextRun<'_>], is_all: bool, now_ns: i64) -> Option<DateOrder> {
     /// How much shorter the span must be in one order.
     const CLEARLY: i64 = 5;
     let zone = Zone::utc();
     let all = |order| -> Vec<i64> {
-        texts.iter().filter_map(|text| Written::read(text, order)?.instant(&zone)).collect()
+        texts.iter().filter_map(|run| Written::read(&run.text, order)?.instant(&zone)).collect()
     };
     let (by_day, by_month) = (all(DateOrder::DayFirst), all(DateOrder::MonthFirst));
     if by_day == by_month {

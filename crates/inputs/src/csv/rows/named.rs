@@ -1,10 +1,12 @@
 //! The long form: records that name their metric.
 
+use std::borrow::Cow;
+
 use gpuvitals_core::foreign::{self, Meaning};
 
 use super::{Places, RecordReading, RowBuilder, RowPlace, text};
 use crate::csv::cell;
-use crate::csv::decimal::pointed;
+use crate::csv::decimal::{Decimal, pointed};
 use crate::csv::part::Whose;
 use crate::csv::series::{self, Series, SeriesMeaning, SeriesName};
 use crate::csv::split::Splitter;
@@ -30,9 +32,19 @@ impl RowBuilder {
                 return Ok(false);
             }
         };
-        let written = pointed(record.field(value_column), self.plan.decimals.of_column(value_column));
+        let field = record.field(value_column);
         let unit = self.unit.map_or("", |column| text(record.field(column)).trim());
-        let value = match cell::metric(&series::united(text(name).trim(), &written, unit), &scale) {
+        let written = match self.plan.decimals.of_column(value_column) {
+            // A cell without a unit beside it says itself what its commas are.
+            Decimal::Point if unit.is_empty() => Cow::Borrowed(field),
+            decimal => pointed(field, decimal),
+        };
+        let read = if unit.is_empty() {
+            cell::metric(&written, &scale)
+        } else {
+            cell::metric(&series::united(text(name).trim(), &written, unit), &scale)
+        };
+        let value = match read {
             Ok(value) => value,
             Err(missing) => {
                 let name = std::str::from_utf8(name).ok();

@@ -259,6 +259,17 @@ fn values_of_a_long_form_are_in_the_unit_beside_them() {
         description.remarks.iter().any(|it| it.contains("temp is kept under its own name")),
         "{description:?}"
     );
+    // Also of numbers whose thousands commas part.
+    let parted = "time,gpu,metric,value,unit\n1700000000,0,power,\"100,500\",mW\n1700000000,0,memory_used,\"83,886,080\",KiB\n\
+                  1700000001,0,power,\"1,234.5\",mW\n";
+    let mut source = CsvSource::open(reader(parted.as_bytes().to_vec()), config(), NOW).unwrap();
+    assert_eq!(
+        rows(&drain(&mut source)),
+        [
+            "2023-11-14T22:13:20Z rows:gpu0 memory_used_mb=81920 power_w=100.5 gpu=0 node=rows source=csv",
+            "2023-11-14T22:13:21Z rows:gpu0 power_w=1.2345 gpu=0 node=rows source=csv",
+        ]
+    );
     // The wide form may have a column of that name.
     let wide = "time,gpu,unit,power_w\n1700000000,0,left,100\n";
     assert!(first(wide).0.contains("unit=left"), "{:?}", first(wide));
