@@ -26,7 +26,7 @@ pub use fold::HolderUse;
 pub use holders::{GpuUse, HOLDER_COLUMNS, Holder, ToldApart, USES_MAX, Usage, UseDetail, UseQuery, join};
 pub use holdings::{
     HOLDING_GROUPS, HOLDINGS_MAX, HOLDINGS_TRAIL_NS, Holding, HoldingGroup, HoldingSums, Holdings,
-    HoldingsAnswer, HoldingsQuery,
+    HoldingsAnswer, HoldingsQuery, RankedGroup,
 };
 pub use job_steps::{JobSteps, StepOnHost};
 pub use job_texts::{JobText, JobTexts, job_of};

@@ -12,8 +12,8 @@ use axum::http::HeaderMap;
 use gpuvitals_core::history::{History, Part, QueryError, all_holdings, job_texts};
 use gpuvitals_core::integral::{rounded, seconds};
 use gpuvitals_core::usage::{
-    GpuUse, HOLDING_GROUPS, HOLDINGS_TRAIL_NS, Holding, HoldingGroup, HoldingSums, HoldingsAnswer,
-    HoldingsQuery, ToldApart, UseQuery,
+    GpuUse, HOLDING_GROUPS, HOLDINGS_TRAIL_NS, Holding, HoldingGroup, HoldingSums, Holdings, HoldingsAnswer,
+    HoldingsQuery, RankedGroup, ToldApart, UseQuery,
 };
 use serde::Deserialize;
 use utoipa::IntoParams;
@@ -113,16 +113,23 @@ struct JobsAsk {
     gpus: Vec<Arc<str>>,
     hosts: Vec<Arc<str>>,
     by: JobGroup,
+    is_checked: bool,
+    shown: ShownJobs,
+}
+
+/// Which groups are shown, and in which order.
+#[derive(Debug, Clone)]
+struct ShownJobs {
     /// The name of an order, and whether it is reversed.
     sort: Option<(String, bool)>,
     only_running: bool,
-    is_checked: bool,
     page: Paging,
 }
 
 /// Some of the groups of an answer.
 struct JobsPage {
-    groups: Vec<Holding>,
+    /// With the groups of the page alone.
+    held: HoldingsAnswer,
     /// All groups together.
     whole: HoldingSums,
     /// How many there are in all.
@@ -195,17 +202,16 @@ impl Ask for JobsAsk {
         let range = self.range.at(view.now_ns())?;
         let is_current = is_current(range.1, view.now_ns());
         let history = view.history.as_ref();
-        let Part { answer: (mut held, check), missing } = self.held(history, range).await?;
-        let page = self.page(&mut held);
+        let Part { answer: (page, check), missing } = self.held(history, range).await?;
         let Part { answer: told, missing: unread } =
-            ToldJobs::of_holders(history, &page.groups, range, view.now_ns()).await?;
+            ToldJobs::of_holders(history, &page.held.groups, range, view.now_ns()).await?;
         let told = told.showing(&view.job_labels);
         view.render(ask::joined(missing, unread), move |view, partial| {
             let until_ns = self.range.until_ns(view.now_ns(), USE_REUSED_NS);
-            let JobsPage { groups, whole, total, pagination } = page;
+            let JobsPage { held, whole, total, pagination } = page;
             let of = |one: &Holding| JobUse::of(one, told.of(one).as_ref(), is_current, view.prices);
             let list = JobList {
-                jobs: groups.iter().map(of).collect(),
+                jobs: held.groups.iter().map(of).collect(),
                 whole: JobSums::of(&whole, view.prices),
                 nobody: JobSums::of(&held.nobody, view.prices),
                 unobserved_gpu_hours: held.unobserved.held_s / 3_600.0,
@@ -237,10 +243,12 @@ impl JobsAsk {
             gpus: parameter::list("gpus", params.gpus.as_ref())?,
             hosts: parameter::list("host", params.host.as_ref())?,
             by: group.ok_or_else(|| ApiError::parameter("by", by, allowed()))?,
-            sort: given(params.sort.as_ref()).map(sort).transpose()?,
-            only_running: Flag::read("running", params.running.as_ref())?,
             is_checked: Flag::read("check", params.check.as_ref())?,
-            page: Paging::parse(params.limit.as_ref(), params.offset.as_ref(), &config.limits)?,
+            shown: ShownJobs {
+                sort: given(params.sort.as_ref()).map(sort).transpose()?,
+                only_running: Flag::read("running", params.running.as_ref())?,
+                page: Paging::parse(params.limit.as_ref(), params.offset.as_ref(), &config.limits)?,
+            },
         })
     }
 
@@ -249,11 +257,13 @@ impl JobsAsk {
         &self,
         history: &dyn History,
         (start_ns, end_ns): (i64, i64),
-    ) -> Result<Part<(HoldingsAnswer, Option<JobCheck>)>, ApiError> {
+    ) -> Result<Part<(JobsPage, Option<JobCheck>)>, ApiError> {
         let Part { answer: gpus, missing } = self.selected(history).await?;
         let Some(gpus) = gpus else {
-            let nothing = HoldingsAnswer::default();
-            let check = self.is_checked.then(|| check(&nothing, &[]));
+            let query =
+                HoldingsQuery { gpus: Vec::new(), start_ns, end_ns, by: self.by.held(), holder: None };
+            let nothing = self.shown.page(Holdings::of(&query, None));
+            let check = self.is_checked.then(|| check(&nothing.held, &[]));
             return Ok(Part { answer: (nothing, check), missing });
         };
         let Part { answer: told, missing: untold } = match self.by.told() {
@@ -265,16 +275,17 @@ impl JobsAsk {
         };
         let query = HoldingsQuery { gpus: gpus.clone(), start_ns, end_ns, by: self.by.held(), holder: None };
         let Part { answer: held, missing: unread } = all_holdings(history, &query, told).await?;
-        // Of a month of jobs it takes a second.
-        let held = tokio::task::spawn_blocking(move || held.finish()).await.map_err(QueryError::failed)?;
+        // Of a month of jobs it takes a while.
+        let shown = self.shown.clone();
+        let page = tokio::task::spawn_blocking(move || shown.page(held)).await.map_err(QueryError::failed)?;
         let missing = ask::joined(ask::joined(missing, untold), unread);
         if !self.is_checked {
-            return Ok(Part { answer: (held, None), missing });
+            return Ok(Part { answer: (page, None), missing });
         }
         let query = UseQuery { gpus, told_apart: ToldApart::by([]), ..UseQuery::of(start_ns, end_ns) };
         let Part { answer: uses, missing: unread } = history.usage(query).await?;
-        let check = check(&held, &uses);
-        Ok(Part { answer: (held, Some(check)), missing: ask::joined(missing, unread) })
+        let check = check(&page.held, &uses);
+        Ok(Part { answer: (page, Some(check)), missing: ask::joined(missing, unread) })
     }
 
     /// The keys of the GPUs that are asked for, without any all; none: there is no such GPU.
@@ -286,10 +297,12 @@ impl JobsAsk {
         let gpus = telemetry::selected(&fleet, &self.gpus, &self.hosts)?.unwrap_or_default();
         Ok(Part { answer: Some(gpus).filter(|gpus| !gpus.is_empty()), missing: fleet.missing })
     }
+}
 
+impl ShownJobs {
     /// The groups of the page that is asked for, in their order, and the sums of all.
-    fn page(&self, held: &mut HoldingsAnswer) -> JobsPage {
-        let mut groups = std::mem::take(&mut held.groups);
+    fn page(&self, held: Holdings) -> JobsPage {
+        let mut groups = held.ranked();
         groups.retain(|one| one.is_last || !self.only_running);
         self.put_in_order(&mut groups);
         let mut whole = HoldingSums::default();
@@ -297,10 +310,10 @@ impl JobsAsk {
             whole.add(&one.sums);
         }
         let (groups, total, pagination) = self.page.cut(groups);
-        JobsPage { groups, whole, total, pagination }
+        JobsPage { held: held.answer(&groups), whole, total, pagination }
     }
 
-    fn put_in_order(&self, groups: &mut [Holding]) {
+    fn put_in_order(&self, groups: &mut [RankedGroup]) {
         let Some((name, is_reversed)) = &self.sort else { return };
         let turned = |order: std::cmp::Ordering| if *is_reversed { order.reverse() } else { order };
         let Some((_, of)) = ORDERS.iter().find(|(known, _)| known == name) else {

@@ -7,7 +7,7 @@ mod totals;
 
 pub use answer::{
     HOLDING_GROUPS, HOLDINGS_MAX, HOLDINGS_TRAIL_NS, Holding, HoldingGroup, HoldingSums, HoldingsAnswer,
-    HoldingsQuery,
+    HoldingsQuery, RankedGroup,
 };
 pub use totals::Holdings;
 

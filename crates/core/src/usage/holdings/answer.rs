@@ -120,6 +120,20 @@ pub struct Holding {
     pub sums: HoldingSums,
 }
 
+/// A group of holders and what puts it in its place among others.
+#[derive(Debug, Clone)]
+pub struct RankedGroup {
+    /// Its number in the sums that it is of.
+    pub(super) number: u32,
+    pub(super) cluster: Option<Arc<str>>,
+    /// As of [`Holding`].
+    pub group: Option<Arc<str>>,
+    /// As of [`Holding`].
+    pub is_last: bool,
+    /// As of [`Holding`].
+    pub sums: HoldingSums,
+}
+
 /// Sums of what was used.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct HoldingSums {

@@ -7,7 +7,8 @@ use std::sync::Arc;
 use foldhash::fast::RandomState;
 
 use super::answer::{
-    HOLDINGS_TRAIL_NS, Holding, HoldingGroup, HoldingSums, HoldingsAnswer, HoldingsQuery, keep_same,
+    HOLDINGS_TRAIL_NS, Holding, HoldingGroup, HoldingSums, HoldingsAnswer, HoldingsQuery, RankedGroup,
+    keep_same,
 };
 use crate::identity::split_profile;
 use crate::integral::rounded;
@@ -351,25 +352,62 @@ impl Holdings {
 
     /// What was added up.
     pub fn finish(self) -> HoldingsAnswer {
-        let order = self.order();
-        let holdings = self.groups.things.iter().map(|group| self.holding(group, &order));
-        let mut groups: Vec<Holding> = holdings.collect();
+        let groups = self.ranked();
+        self.answer(&groups)
+    }
+
+    /// The groups, the one with the most time first. What is shown of a group beside its sums takes longer, and of ten thousands a page is
+    /// shown.
+    pub fn ranked(&self) -> Vec<RankedGroup> {
+        let ranked = self.groups.things.iter().zip(0..).map(|(group, number)| RankedGroup {
+            number,
+            group: group.key.1.clone(),
+            cluster: self.cluster_of(group),
+            is_last: group.places.iter().any(|(place, as_of_ns)| self.is_last(*place, *as_of_ns)),
+            sums: group.sums,
+        });
+        let mut ranked: Vec<RankedGroup> = ranked.collect();
         // Threads add up in any order, so that sums that are equal may differ in their last digits, each time others.
-        let held_s = |one: &Holding| rounded(one.sums.held_s);
-        groups.sort_by(|one, other| {
+        let held_s = |one: &RankedGroup| rounded(one.sums.held_s);
+        ranked.sort_by(|one, other| {
             let most = held_s(other).total_cmp(&held_s(one));
             most.then_with(|| (&one.cluster, &one.group).cmp(&(&other.cluster, &other.group)))
         });
+        ranked
+    }
+
+    /// What was added up, with these groups in this order.
+    pub fn answer(self, groups: &[RankedGroup]) -> HoldingsAnswer {
+        let order = self.order();
+        let holding = |ranked: &RankedGroup| {
+            let group = self.groups.get(ranked.number)?;
+            Some(self.holding(group, ranked, &order))
+        };
         let gpus = || self.gpus.things.iter();
         let key = |gpu: &HeldGpu| Arc::clone(&gpu.key);
         HoldingsAnswer {
-            groups,
+            groups: groups.iter().filter_map(holding).collect(),
             nobody: self.nobody,
             unobserved: self.unobserved,
             gpus: gpus().filter_map(|gpu| Some((key(gpu), gpu.sums?))).collect(),
             instances: gpus().filter(|gpu| gpu.is_instance).map(key).collect(),
             by_rows: gpus().filter(|gpu| gpu.is_by_rows).map(key).collect(),
         }
+    }
+
+    /// The cluster of all of a group's places, if they have one.
+    fn cluster_of(&self, group: &HeldGroup) -> Option<Arc<str>> {
+        let mut clusters = group.places.keys().map(|place| self.places.get(*place)?.cluster);
+        let first = clusters.next()??;
+        let is_same = clusters.all(|cluster| cluster == Some(first));
+        self.texts.get(first).filter(|_| is_same).cloned()
+    }
+
+    /// Whether no other row about the GPU of a place is later than this one, which reaches to the end of the range.
+    fn is_last(&self, place: u32, as_of_ns: i64) -> bool {
+        let last_ns = self.places.get(place).and_then(|place| self.gpus.get(place.gpu)?.last_ns);
+        let since_ns = self.end_ns.saturating_sub(HOLDINGS_TRAIL_NS);
+        as_of_ns >= since_ns && last_ns.is_none_or(|last_ns| as_of_ns >= last_ns)
     }
 
     /// Of each GPU its place in the order of keys: they are compared once, however many groups have them.
@@ -384,15 +422,10 @@ impl Holdings {
         order
     }
 
-    fn holding(&self, group: &HeldGroup, order: &[usize]) -> Holding {
-        let since_ns = self.end_ns.saturating_sub(HOLDINGS_TRAIL_NS);
+    fn holding(&self, group: &HeldGroup, ranked: &RankedGroup, order: &[usize]) -> Holding {
         let mut places: Vec<(&HeldPlace, i64)> =
             group.places.iter().filter_map(|(place, ns)| Some((self.places.get(*place)?, *ns))).collect();
         places.sort_unstable_by_key(|(place, as_of_ns)| (order.get(place.gpu as usize), *as_of_ns));
-        let last_ns = |place: &HeldPlace| self.gpus.get(place.gpu).and_then(|gpu| gpu.last_ns);
-        let is_last = |(place, as_of_ns): &(&HeldPlace, i64)| {
-            *as_of_ns >= since_ns && last_ns(place).is_none_or(|last_ns| *as_of_ns >= last_ns)
-        };
         let texts = |of: fn(&HeldPlace) -> Option<u32>| -> BTreeSet<Arc<str>> {
             let mut numbers: Vec<u32> = places.iter().filter_map(|(place, _)| of(place)).collect();
             numbers.sort_unstable();
@@ -405,11 +438,9 @@ impl Holdings {
             .filter_map(|(place, as_of_ns)| Some((Arc::clone(&self.gpus.get(place.gpu)?.key), *as_of_ns)));
         let by_rows = places.iter().filter_map(|(place, _)| self.gpus.get(place.gpu));
         let by_rows = by_rows.filter(|gpu| gpu.is_by_rows).map(|gpu| Arc::clone(&gpu.key));
-        let first = places.first().and_then(|(place, _)| place.cluster);
-        let cluster = first.filter(|first| places.iter().all(|(place, _)| place.cluster == Some(*first)));
         Holding {
-            group: group.key.1.clone(),
-            cluster: cluster.and_then(|cluster| self.texts.get(cluster).cloned()),
+            group: ranked.group.clone(),
+            cluster: ranked.cluster.clone(),
             holder: group.holder.clone(),
             names: group.names.clone(),
             gpus: gpus.collect::<BTreeMap<_, _>>(),
@@ -417,8 +448,8 @@ impl Holdings {
             nodes: texts(|place| place.node),
             models: texts(|place| place.model),
             is_simulated: places.iter().any(|(place, _)| place.is_simulated),
-            is_last: places.iter().any(is_last),
-            sums: group.sums,
+            is_last: ranked.is_last,
+            sums: ranked.sums,
         }
     }
 }
