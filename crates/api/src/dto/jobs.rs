@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use gpuvitals_core::batch::Value;
 use gpuvitals_core::energy::JOULES_PER_KWH;
 use gpuvitals_core::history::Fleet;
 use gpuvitals_core::usage::{BatchJob, Holding, HoldingSums};
@@ -355,8 +356,8 @@ impl JobSums {
             shared_gpu_hours: hours(sums.shared_s),
             energy_kwh,
             idle_energy_kwh: sums.idle_joules.map(kwh),
-            power_max_w: sums.power_max_w,
-            temperature_max_c: sums.temperature_max_c,
+            power_max_w: sums.power_max_w.map(Value::figure_of_singles),
+            temperature_max_c: sums.temperature_max_c.map(Value::figure_of_singles),
             memory_max_mb: sums.memory_max_mb,
             cost: times(prices.per_gpu_hour, Some(held_gpu_hours)),
             wasted_cost: times(prices.per_gpu_hour, wasted_gpu_hours),

@@ -3,9 +3,9 @@
 
 use std::collections::HashMap;
 
-use arrow_array::DictionaryArray;
 use arrow_array::cast::AsArray;
 use arrow_array::types::Int32Type;
+use arrow_array::{Array as _, DictionaryArray};
 use foldhash::fast::RandomState;
 
 use super::answer::{HoldingGroup, HoldingSums};
@@ -66,7 +66,7 @@ struct RowNumber {
 }
 
 /// What tells apart to whom rows count, by the places of their texts in their columns.
-#[derive(Debug, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 struct HolderCodes {
     holder: u32,
     cluster: u32,
@@ -85,7 +85,8 @@ struct HeldRows<'a> {
     places: HashMap<PlaceCodes, Option<u32>, RandomState>,
     /// The place of the row before.
     last_place: Option<(PlaceCodes, Option<u32>)>,
-    holders: HashMap<HolderCodes, Option<CountsTo>, RandomState>,
+    /// To whom the last row of each holder counts, by the place of his text in its column.
+    holders: Vec<Option<(HolderCodes, Option<CountsTo>)>>,
 }
 
 /// The places of the texts of a row in the columns of [`PLACE`].
@@ -153,7 +154,7 @@ impl<'a> HeldColumns<'a> {
     fn numbers(&self, row: usize) -> [RowNumber; NUMBERS.len()] {
         self.numbers.map(|column| {
             let value = column.and_then(|column| column.value(row));
-            RowNumber { number: value.map_or(0.0, Value::as_decimal), is_there: value.is_some() }
+            RowNumber { number: value.map_or(0.0, Value::as_f64), is_there: value.is_some() }
         })
     }
 }
@@ -162,14 +163,15 @@ impl<'a> HeldRows<'a> {
     /// A batch of rows that are added to these.
     fn of(held: &'a mut Holdings, batch: &'a Batch) -> Self {
         let group = held.by.column().and_then(|column| batch.identity_column(column));
+        let columns = HeldColumns::of(batch);
         Self {
             held,
             batch,
-            columns: HeldColumns::of(batch),
+            holders: vec![None; columns.holder.map_or(0, |holder| holder.values().len())],
+            columns,
             group,
             places: HashMap::default(),
             last_place: None,
-            holders: HashMap::default(),
         }
     }
 
@@ -210,11 +212,14 @@ impl<'a> HeldRows<'a> {
         let HeldColumns { holder, cluster, names, .. } = &self.columns;
         let names = names.map(|texts| code(texts, row));
         let codes = HolderCodes { holder: code(*holder, row), cluster: code(*cluster, row), names, part };
-        if let Some(known) = self.holders.get(&codes) {
-            return *known;
+        let known = self.holders.get(codes.holder as usize).and_then(Option::as_ref);
+        if let Some((_, to)) = known.filter(|(known, _)| *known == codes) {
+            return *to;
         }
         let to = self.find(row, hour_ns, place);
-        self.holders.insert(codes, to);
+        if let Some(known) = self.holders.get_mut(codes.holder as usize) {
+            *known = Some((codes, to));
+        }
         to
     }
 
