@@ -25,7 +25,7 @@ pub use batch_jobs::{BatchJob, BatchJobs, kept_labels};
 pub use fold::HolderUse;
 pub use holders::{GpuUse, HOLDER_COLUMNS, Holder, ToldApart, USES_MAX, Usage, UseDetail, UseQuery, join};
 pub use holdings::{
-    HOLDING_GROUPS, HOLDINGS_MAX, HOLDINGS_TRAIL_NS, Holding, HoldingGroup, HoldingSums, Holdings,
+    DayRows, HOLDING_GROUPS, HOLDINGS_MAX, HOLDINGS_TRAIL_NS, Holding, HoldingGroup, HoldingSums, Holdings,
     HoldingsAnswer, HoldingsQuery, RankedGroup,
 };
 pub use job_steps::{JobSteps, StepOnHost};

@@ -120,6 +120,7 @@ pub(crate) fn rows_query(request: v1::RowsRequest) -> Result<RowsQuery, Status> 
         offset: whole("offset", request.offset)?,
         newest_first: request.newest_first,
         with_total: request.with_total,
+        days_within: None,
     })
 }
 

@@ -120,7 +120,7 @@ pub(crate) fn due(
         let hours =
             || files.iter().any(|file| files.first().is_some_and(|first| first.span() != file.span()));
         let fits = !is_day || fresh.saturating_add(merged) <= day_bytes && hours();
-        let alone = !is_day && flushed > 0 && files.iter().all(|file| rollup::of_table(file.table));
+        let alone = !is_day && flushed > 0 && files.iter().all(|file| rollup::of_hours(file.table));
         (files.len() > 1 || alone) && fits && (many || worth)
     };
     let (_, found) = spans

@@ -35,7 +35,7 @@ pub struct StoreConfig {
     pub day_bytes: u64,
     /// Bytes after which a merge goes on in another file, with the next GPU.
     pub file_bytes: u64,
-    /// Fewest rows for each row of a rollup. A rollup that would have more rows is not made: it would take as much room.
+    /// Fewest rows for each row of a rollup of metrics. A rollup that would have more rows is not made: it would take as much room.
     pub rollup_rows: usize,
     /// Size of a log segment in bytes.
     pub segment_bytes: u32,

@@ -1,5 +1,6 @@
 //! How fine the rows of a file are.
 
+use gpuvitals_core::Table;
 use serde::{Deserialize, Serialize};
 
 /// How fine rows are: as they came, or put together by steps of time.
@@ -63,4 +64,9 @@ impl Grain {
     pub(crate) fn has_sketches(self) -> bool {
         matches!(self, Self::Minute | Self::Hour | Self::Day)
     }
+}
+
+/// Whether the rows of a table's rollups have figures of metrics, in hundreds of columns.
+pub(crate) fn has_figures(table: Table) -> bool {
+    matches!(table, Table::GpuEvents | Table::SystemEvents)
 }

@@ -7,6 +7,8 @@
 //!
 //! Only rows side by side with the same identity are put together: where a pod or job changes, a step has another row. So
 //! every selector and group has its values, and the rows of a GPU are apart in time.
+//!
+//! Of `gpu_usage`, whose rows are by the hour, there are rows by the day instead ([`Holdings::by_day`]).
 
 mod figure;
 mod runs;
@@ -30,13 +32,13 @@ use gpuvitals_core::history::{Cell, Measured, Track};
 use gpuvitals_core::identity::INDEX_COLUMN;
 use gpuvitals_core::merge::{MergeError, as_text};
 use gpuvitals_core::sketch::Sketch;
-use gpuvitals_core::usage::Stay;
+use gpuvitals_core::usage::{DayRows, Holdings, Stay};
 use gpuvitals_core::{IdentityColumn, MetricId, Table, catalogue};
 
 use crate::config::StoreConfig;
 use crate::error::StoreError;
 use crate::file::{Place, Sorted, TableWriter, discard_all};
-use crate::grain::Grain;
+use crate::grain::{Grain, has_figures};
 use crate::manifest::FileRecord;
 use crate::step::FileSteps;
 
@@ -53,9 +55,23 @@ const PIECE_ROWS: usize = 1 << 15;
 const TRIAL_ROWS: usize = 1 << 18;
 const HOPELESS: usize = 2;
 
-/// Whether a table has rollups: one whose rows are a GPU's or host's values at a time.
-pub(crate) fn of_table(table: Table) -> bool {
-    matches!(table, Table::GpuEvents | Table::SystemEvents)
+/// A rollup of `gpu_usage` is worth its room if it has no more rows than this part of those that it is made of: most jobs last for hours, and
+/// have a row for each.
+const USAGE_PART: (usize, usize) = (2, 3);
+
+/// The steps by which the rows of a table are put together.
+fn grains(table: Table) -> &'static [Grain] {
+    match table {
+        Table::GpuEvents | Table::SystemEvents => &Grain::ROLLUPS,
+        // Its rows are by the hour.
+        Table::GpuUsage => &[Grain::Day],
+        _ => &[],
+    }
+}
+
+/// Whether a file of one hour has rollups.
+pub(crate) fn of_hours(table: Table) -> bool {
+    grains(table).contains(&Grain::Hour)
 }
 
 /// Whether rollups have the use of GPUs.
@@ -81,6 +97,9 @@ fn metric_of(name: &str, table: Table) -> Option<MetricId> {
 
 /// Columns of the rollup of rows with these columns.
 fn schema(rows: &Schema, table: Table, grain: Grain) -> SchemaRef {
+    if table == Table::GpuUsage {
+        return Holdings::day_schema(rows);
+    }
     let time = [TIMESTAMP_COLUMN, FIRST_NS, LAST_NS].map(|name| Field::new(name, DataType::Int64, false));
     let rest = rows.fields().iter().flat_map(|field| fields_of(field, table, grain));
     let of_use = usage::fields(rows).filter(|_| has_use(table));
@@ -243,8 +262,7 @@ impl<'a> Rollups<'a> {
         let mut rolling = Vec::new();
         // A step that is longer than the file is never whole in it.
         let is_within = |grain: &Grain| grain.step_ns() <= of.span.end_ns() - of.span.start_ns();
-        let is_wanted = |grain: &Grain| of_table(of.table) && is_within(grain);
-        for grain in Grain::ROLLUPS.into_iter().filter(is_wanted) {
+        for grain in grains(of.table).iter().copied().filter(is_within) {
             let schema = schema(rows, of.table, grain);
             let place = Place { grain, first_sequence: 0, ..of.clone() };
             let writer = TableWriter::create(place, Arc::clone(&schema), config, steps)?;
@@ -280,6 +298,9 @@ impl<'a> Rollups<'a> {
         let of = gpus.get(of).unwrap_or_default().iter();
         let gpus: Vec<_> = of.map(|(key, start)| (Arc::clone(key), start - first)).collect();
         self.rows += records.num_rows();
+        if self.table == Table::GpuUsage {
+            return self.add_days(records, &gpus);
+        }
         let (times, changes) = (timestamps(records), changes(records));
         let mut runs = Vec::new();
         for rolling in &mut self.rolling {
@@ -308,11 +329,28 @@ impl<'a> Rollups<'a> {
         Ok(())
     }
 
+    /// Adds some GPUs' rows of `gpu_usage`, by the day.
+    fn add_days(&mut self, records: &RecordBatch, gpus: &[(Arc<str>, usize)]) -> Result<(), StoreError> {
+        let starts: Vec<usize> = gpus.iter().map(|(_, start)| *start).collect();
+        let DayRows { rows, starts } = Holdings::by_day(records, &starts).map_err(MergeError::from)?;
+        let keys = gpus.iter().map(|(key, _)| Arc::clone(key));
+        let gpus: Vec<_> = keys.zip(starts).collect();
+        let batch = |of: Range<usize>| Ok(rows.slice(of.start, of.len()));
+        for rolling in &mut self.rolling {
+            rolling.rows += rows.num_rows();
+            rolling.writer.write(&Sorted { len: rows.num_rows(), gpus: &gpus, batch: &batch })?;
+        }
+        if self.rows >= PIECE_ROWS {
+            self.give_up(HOPELESS);
+        }
+        Ok(())
+    }
+
     /// Drops those that have so many times the rows that are worth their room.
     fn give_up(&mut self, times: usize) {
         let most = self.rows.saturating_mul(times);
-        let least = self.config.rollup_rows;
-        self.rolling.retain(|rolling| rolling.rows.saturating_mul(least) <= most);
+        let (part, of) = if has_figures(self.table) { (1, self.config.rollup_rows) } else { USAGE_PART };
+        self.rolling.retain(|rolling| rolling.rows.saturating_mul(of) <= most.saturating_mul(part));
     }
 
     /// Ends the files and gives them their names.

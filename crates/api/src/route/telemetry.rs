@@ -215,6 +215,7 @@ impl Ask for TelemetryAsk {
             metrics: self.read_columns(),
             newest_first: !self.oldest_first,
             with_total: self.after.is_none(),
+            days_within: None,
         };
         let (rows, more) = if self.kinds.is_empty() {
             (view.history.rows(query).await?, None)

@@ -180,6 +180,8 @@ pub(super) async fn sums_of_holders(
         start_ns: Some(from_ns),
         end_ns: Some(until_ns),
         metrics: Some(Holdings::columns().map(str::to_owned).collect()),
+        // An hour is whole where the range goes on to its end.
+        days_within: Some((query.start_ns, query.end_ns.saturating_sub(1))),
         ..RowsQuery::of(Table::GpuUsage, 0)
     };
     let columns = rows.metrics.clone();

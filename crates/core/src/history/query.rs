@@ -38,6 +38,9 @@ pub struct RowsQuery {
     pub newest_first: bool,
     /// Whether [`Rows::total`] is wanted. Without it, the rows at an end of a GPU's history are cheaper.
     pub with_total: bool,
+    /// Between these instants, both inclusive, a sweep may give rows of `gpu_usage` by the day, as [`DayRows`](crate::usage::DayRows) are;
+    /// none: all as they are.
+    pub days_within: Option<(i64, i64)>,
 }
 
 impl RowsQuery {
@@ -55,6 +58,7 @@ impl RowsQuery {
             offset: 0,
             newest_first: false,
             with_total: false,
+            days_within: None,
         }
     }
 }

@@ -2,6 +2,7 @@
 
 mod answer;
 mod by_rows;
+mod days;
 mod reading;
 mod totals;
 
@@ -9,6 +10,7 @@ pub use answer::{
     HOLDING_GROUPS, HOLDINGS_MAX, HOLDINGS_TRAIL_NS, Holding, HoldingGroup, HoldingSums, HoldingsAnswer,
     HoldingsQuery, RankedGroup,
 };
+pub use days::DayRows;
 pub use totals::Holdings;
 
 #[cfg(test)]

@@ -24,7 +24,7 @@ use super::group_writer::GroupWriter;
 use crate::config::StoreConfig;
 use crate::directory;
 use crate::error::StoreError;
-use crate::grain::Grain;
+use crate::grain::{Grain, has_figures};
 use crate::inventory::TableFileName;
 use crate::manifest::{FileRecord, Span};
 use crate::step::{FileStep, FileSteps};
@@ -170,7 +170,7 @@ impl<'a> TableWriter<'a> {
         // Of the hundreds of columns of a rollup the types of Parquet say enough, and take less room.
         let options = ArrowWriterOptions::new()
             .with_properties(properties)
-            .with_skip_arrow_metadata(place.grain != Grain::Raw);
+            .with_skip_arrow_metadata(place.grain != Grain::Raw && has_figures(place.table));
         let summed = Summed {
             file,
             path: path.clone(),

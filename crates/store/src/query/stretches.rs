@@ -122,7 +122,7 @@ fn steps_around((start_ns, end_ns): (i64, i64), step_ns: i64) -> (i64, i64) {
 }
 
 /// The steps that lie within times, if any do.
-fn whole_steps((start_ns, end_ns): (i64, i64), step_ns: i64) -> Option<(i64, i64)> {
+pub(crate) fn whole_steps((start_ns, end_ns): (i64, i64), step_ns: i64) -> Option<(i64, i64)> {
     let first = start_ns.saturating_add(step_ns - 1).div_euclid(step_ns).saturating_mul(step_ns);
     let end = end_ns.saturating_add(1).div_euclid(step_ns).saturating_mul(step_ns);
     (first < end).then_some((first, end - 1))

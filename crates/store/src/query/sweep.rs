@@ -3,18 +3,23 @@
 
 use std::collections::BTreeSet;
 use std::ops::Range;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use arrow_array::RecordBatch;
 use gpuvitals_core::batch::{BatchError, timestamps};
 use gpuvitals_core::history::tally::{SelectorVerdict, label_columns};
-use gpuvitals_core::history::{self, QueryError, RowsQuery, TakeRows};
+use gpuvitals_core::history::{self, BucketQuery, QueryError, RowsQuery, TakeRows};
 use gpuvitals_core::merge::{Order, merge, without_empty};
+use gpuvitals_core::time::DAY_NS;
 use gpuvitals_core::{Batch, Origin};
 
 use super::pieces::pieces;
 use super::range::ranges;
+use super::stretches::{Source, sources, whole_steps};
+use crate::manifest::FileEntry;
 use crate::reader::{Columns, Part, Reading, Scope, contested, joined, parallel};
+use crate::snapshot::Snapshot;
 
 /// Gives the rows to `take`.
 ///
@@ -31,17 +36,64 @@ pub(crate) fn sweep(
     }
     let scope = Scope::new(query.table, &query.gpus, start_ns, end_ns);
     let mut missing: BTreeSet<String> = reading.lost(&scope).collect();
-    let mut unread = Vec::new();
-    let parts = reading.parts(&scope, &mut unread)?;
-    missing.extend(unread);
+    for scope in scopes(reading.snapshot, query, scope) {
+        missing.extend(sweep_scope(reading, query, take, &scope)?);
+    }
+    Ok(history::Part { answer: (), missing: missing.into_iter().collect() })
+}
+
+/// What is read: rows by the day where that is allowed and all rows of a day were put together, and the rows themselves elsewhere. What
+/// was given cannot be taken back: so a rollup that turns out to be damaged is missing in this answer, and is not read in the next one.
+fn scopes(snapshot: &Snapshot, query: &RowsQuery, whole: Scope) -> Vec<Scope> {
+    let within = |(from_ns, until_ns): (i64, i64)| (from_ns.max(whole.start_ns), until_ns.min(whole.end_ns));
+    let days = query.days_within.and_then(|times| whole_steps(within(times), DAY_NS));
+    let Some((from_ns, until_ns)) = days.filter(|_| !has_damage(snapshot, &whole)) else {
+        return vec![whole];
+    };
+    let by_day = BucketQuery::of(query.table, Vec::new(), from_ns, until_ns, DAY_NS);
+    let mut days: Vec<Source> = Vec::new();
+    for next in sources(snapshot, &by_day) {
+        // Neighbours are read at once, and so by all threads.
+        let is_next =
+            |last: &&mut Source| (last.grain, last.end_ns.saturating_add(1)) == (next.grain, next.start_ns);
+        if let Some(last) = days.last_mut().filter(is_next) {
+            last.end_ns = next.end_ns;
+        } else {
+            days.push(next);
+        }
+    }
+    let days = days.into_iter().map(|source| whole.during(source.start_ns, source.end_ns).by(source.grain));
+    let edges = [(whole.start_ns, from_ns.saturating_sub(1)), (until_ns.saturating_add(1), whole.end_ns)];
+    let edges = edges.into_iter().filter(|(from_ns, until_ns)| from_ns <= until_ns);
+    edges.map(|(from_ns, until_ns)| whole.during(from_ns, until_ns)).chain(days).collect()
+}
+
+/// Whether a file of rows is damaged of which nothing else is left: it is named where rows are read.
+fn has_damage(snapshot: &Snapshot, scope: &Scope) -> bool {
+    let is_gone = |file: &&Arc<FileEntry>| {
+        let is_rolled = |rollup: &Arc<FileEntry>| (rollup.table, rollup.order) == (file.table, file.order);
+        file.damage().is_some() && scope.meets_rows(file) && !snapshot.rollups.iter().any(is_rolled)
+    };
+    snapshot.files.iter().any(|file| is_gone(&file))
+}
+
+/// Gives the rows of one scope to `take`, and says what is missing.
+fn sweep_scope(
+    reading: Reading<'_>,
+    query: &RowsQuery,
+    take: &TakeRows,
+    scope: &Scope,
+) -> Result<Vec<String>, QueryError> {
+    let mut missing = Vec::new();
+    let parts = reading.parts(scope, &mut missing)?;
     let (columns, contests, is_refused) = (Columns::of(query), contested(&parts), AtomicBool::new(false));
     let sweep = Sweep { reading, query, columns, contests, take, is_refused };
-    for swept in parallel(&parts, true, |at, part| sweep.alone(at, part, &scope)) {
+    for swept in parallel(&parts, true, |at, part| sweep.alone(at, part, scope)) {
         missing.extend(swept?);
     }
     let contests = joined(sweep.contests.iter().flatten().copied().collect());
     for (from_ns, until_ns) in contests {
-        let scope = scope.during(from_ns.max(start_ns), until_ns.min(end_ns));
+        let scope = scope.during(from_ns.max(scope.start_ns), until_ns.min(scope.end_ns));
         if scope.start_ns > scope.end_ns {
             continue;
         }
@@ -51,7 +103,7 @@ pub(crate) fn sweep(
             missing.extend(sweep.merged(&parts, &piece)?);
         }
     }
-    Ok(history::Part { answer: (), missing: missing.into_iter().collect() })
+    Ok(missing)
 }
 
 /// A question whose rows are being given.

@@ -10,6 +10,7 @@
 mod backup;
 mod column_types;
 mod crash;
+mod days;
 mod disk;
 mod evolution;
 mod faults;
