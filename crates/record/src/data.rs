@@ -1,13 +1,15 @@
 //! Reading a recording back, finished or not, batch by batch.
 
 use std::collections::VecDeque;
+use std::fs::File;
 use std::path::{Path, PathBuf};
 
 use gpuvitals_core::batch::type_of;
 use gpuvitals_core::{Batch, Origin, Table};
 use parquet::arrow::arrow_reader::ParquetRecordBatchReader;
 
-use crate::directory::{TABLES, state, table_file};
+use crate::checksums::Checksums;
+use crate::directory::{TABLES, finals, state, table_file};
 use crate::error::RecordError;
 use crate::journal::Batches;
 use crate::part::{self, Part};
@@ -97,4 +99,19 @@ impl Iterator for Data {
         }
         next
     }
+}
+
+/// Compares a file, or the files of a finished recording, with their checksums, for those who read them without [`Data`]. What has no
+/// checksums passes, and what cannot be opened: to read it says why.
+///
+/// # Errors
+/// If the bytes of a file have changed since it was written, or cannot be read.
+pub fn verify_recording(path: &Path) -> Result<(), RecordError> {
+    let files = if path.is_dir() { finals(path).collect() } else { vec![path.to_owned()] };
+    // What is read from a pipe is gone.
+    for path in files.iter().filter(|path| path.is_file()) {
+        let Ok(file) = File::open(path) else { continue };
+        Checksums::read(&file, path)?.verify(&file, path)?;
+    }
+    Ok(())
 }

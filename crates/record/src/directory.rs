@@ -102,7 +102,8 @@ pub(crate) fn state(directory: &Path) -> (bool, bool) {
     (whole, directory.join("unfinished").exists())
 }
 
-fn finals(directory: &Path) -> impl Iterator<Item = PathBuf> + use<> {
+/// The files of a whole recording, whether or not they are there.
+pub(crate) fn finals(directory: &Path) -> impl Iterator<Item = PathBuf> + use<> {
     let directory = directory.to_owned();
     let tables = TABLES.into_iter().map(|table| format!("{}.parquet", table.name()));
     tables.chain([MARKS.to_owned()]).map(move |name| directory.join(name))

@@ -93,6 +93,18 @@ pub enum RecordError {
         #[source]
         source: ParquetError,
     },
+    /// A file is not as it was written.
+    #[error(
+        "{}, {}: its bytes have changed since it was written; restore the file from a copy",
+        path.display(),
+        changed(*row_group)
+    )]
+    Damaged {
+        /// The file of the recording.
+        path: PathBuf,
+        /// The row group that has changed, counted from 0; none: it is the footer.
+        row_group: Option<usize>,
+    },
     /// A Parquet file has other columns than a recording.
     #[error("{} is no recording", path.display())]
     Columns {
@@ -102,6 +114,11 @@ pub enum RecordError {
         #[source]
         source: BatchError,
     },
+}
+
+/// What of a file has changed.
+fn changed(row_group: Option<usize>) -> String {
+    row_group.map_or_else(|| "footer".to_owned(), |number| format!("row group {number}"))
 }
 
 impl RecordError {

@@ -25,6 +25,7 @@
 //! ```
 
 mod about;
+mod checksums;
 mod compare;
 mod data;
 mod directory;
@@ -51,7 +52,7 @@ pub use compare::{
     ChangeCause, ChangeVerdict, CompareError, ComparedRun, GateError, GateOutcome, MetricChange, MetricGate,
     RUNS_MAX, RunComparison, RunDifference, RunMetric, RunOutline, RunSource, UnlikeRuns, compare,
 };
-pub use data::Data;
+pub use data::{Data, verify_recording};
 pub use error::RecordError;
 pub use mark::{MARK_LEN_MAX, MarkContent};
 pub use marks::{MARKS_MAX, RecordedMark, RecordedMarks};

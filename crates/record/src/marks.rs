@@ -15,13 +15,12 @@ use arrow_schema::{ArrowError, DataType, Field, Schema, SchemaRef};
 use gpuvitals_core::batch::{MONOTONIC_COLUMN, TIMESTAMP_COLUMN};
 use gpuvitals_core::clock::Moment;
 use gpuvitals_log::Fresh;
-use parquet::arrow::ArrowWriter;
 use parquet::arrow::arrow_reader::ParquetRecordBatchReader;
 use parquet::file::metadata::KeyValue;
 
+use crate::checksums::SummedWriter;
 use crate::error::RecordError;
 use crate::journal::{Journal, Records};
-use crate::layout::properties;
 use crate::mark::MarkContent;
 use crate::part;
 use crate::table_file::with_numbers;
@@ -94,10 +93,9 @@ pub(crate) fn finish(
 ) -> Result<(Fresh, u64, u64), RecordError> {
     let schema = schema();
     let fresh = Fresh::create(target).map_err(RecordError::io("create", target))?;
-    let broken = |source| RecordError::Parquet { path: fresh.path().to_owned(), source };
-    let properties = properties(&schema, facts);
-    let mut writer =
-        ArrowWriter::try_new(fresh.file(), Arc::clone(&schema), Some(properties)).map_err(broken)?;
+    let broken =
+        |error: ArrowError| RecordError::Parquet { path: fresh.path().to_owned(), source: error.into() };
+    let mut writer = SummedWriter::begin(&fresh, &schema, facts)?;
     let mut records = Records::open(journal)?;
     let (mut marks, mut count) = (Vec::new(), 0);
     loop {
@@ -108,14 +106,14 @@ pub(crate) fn finish(
             count += 1;
         }
         if marks.len() >= GROUP_ROWS || (is_end && !marks.is_empty()) {
-            let batch = rows(&schema, &std::mem::take(&mut marks)).map_err(|error| broken(error.into()))?;
-            writer.write(&batch).and_then(|()| writer.flush()).map_err(broken)?;
+            writer.write(&rows(&schema, &std::mem::take(&mut marks)).map_err(broken)?)?;
+            writer.end_group()?;
         }
         if is_end {
             break;
         }
     }
-    writer.close().map_err(broken)?;
+    writer.close()?;
     Ok((fresh, count, records.left()))
 }
 

@@ -12,21 +12,20 @@ use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use arrow_array::RecordBatchReader as _;
-use arrow_schema::{ArrowError, Schema};
+use arrow_schema::{ArrowError, Schema, SchemaRef};
 use gpuvitals_core::batch::with_text_type;
 use gpuvitals_core::{Batch, Origin, Table};
 use gpuvitals_log::Fresh;
-use parquet::arrow::ArrowWriter;
 use parquet::arrow::arrow_reader::{
     ArrowReaderMetadata, ArrowReaderOptions, ParquetRecordBatchReader, ParquetRecordBatchReaderBuilder,
 };
 use parquet::file::metadata::KeyValue;
 
+use crate::checksums::{Checksums, SummedWriter};
 use crate::error::RecordError;
 use crate::gpu_rows::FactsOfGpus;
 use crate::journal::Batches;
-use crate::layout::{Columns, properties};
+use crate::layout::Columns;
 use crate::table_file::{self, GROUP_ROWS};
 
 /// Rows of a batch that is read from a file.
@@ -147,24 +146,40 @@ pub(crate) fn seal(table: Table, journal: &Path, target: &Path) -> Result<u64, R
     Ok(torn)
 }
 
-/// Opens a sealed part or a final file of a table.
+/// Opens a sealed part or a final file of a table, once its bytes are known to be those that were written.
 pub(crate) fn open(path: &Path) -> Result<ParquetRecordBatchReader, RecordError> {
     reader(path, with_text_type)
 }
 
-/// Opens a file whose texts are plain: that of the marks.
+/// The same of a file whose texts are plain: that of the marks.
 pub(crate) fn open_plain(path: &Path) -> Result<ParquetRecordBatchReader, RecordError> {
     reader(path, Schema::clone)
 }
 
 /// What the footer of a final file says.
 pub(crate) fn facts(path: &Path) -> Result<Vec<KeyValue>, RecordError> {
-    let footer = Arc::clone(builder(path, Schema::clone)?.metadata());
+    let (file, _) = open_file(path)?;
+    let footer = Arc::clone(builder(file, path, Schema::clone)?.metadata());
     Ok(footer.file_metadata().key_value_metadata().cloned().unwrap_or_default())
 }
 
+/// The columns of a sealed part.
+fn columns_of(path: &Path) -> Result<SchemaRef, RecordError> {
+    let (file, _) = open_file(path)?;
+    Ok(Arc::clone(builder(file, path, with_text_type)?.schema()))
+}
+
+/// Opens a file whose footer is as it was written, and its checksums.
+fn open_file(path: &Path) -> Result<(File, Checksums), RecordError> {
+    let file = File::open(path).map_err(RecordError::io("open", path))?;
+    let sums = Checksums::read(&file, path)?;
+    Ok((file, sums))
+}
+
 fn reader(path: &Path, fit: fn(&Schema) -> Schema) -> Result<ParquetRecordBatchReader, RecordError> {
-    builder(path, fit)?
+    let (file, sums) = open_file(path)?;
+    sums.verify(&file, path)?;
+    builder(file, path, fit)?
         .with_batch_size(BATCH_ROWS)
         .build()
         .map_err(|source| RecordError::Parquet { path: path.to_owned(), source })
@@ -173,10 +188,10 @@ fn reader(path: &Path, fit: fn(&Schema) -> Schema) -> Result<ParquetRecordBatchR
 /// Whatever program wrote the file, its texts have the type that `fit` gives them: of a recording that somebody has filtered they may
 /// be plain, large or views.
 fn builder(
+    file: File,
     path: &Path,
     fit: fn(&Schema) -> Schema,
 ) -> Result<ParquetRecordBatchReaderBuilder<File>, RecordError> {
-    let file = File::open(path).map_err(RecordError::io("open", path))?;
     let load = || {
         let options = ArrowReaderOptions::new().with_skip_arrow_metadata(true);
         let plain = ArrowReaderMetadata::load(&file, options.clone())?;
@@ -197,14 +212,12 @@ pub(crate) fn join(
 ) -> Result<(Fresh, u64), RecordError> {
     let mut columns = Columns::of(table);
     for part in parts {
-        columns.extend(&open(&part.path)?.schema());
+        let schema = columns_of(&part.path)?;
+        columns.extend(&schema);
     }
     let schema = columns.schema();
     let fresh = Fresh::create(target).map_err(RecordError::io("create", target))?;
-    let broken = |source| RecordError::Parquet { path: fresh.path().to_owned(), source };
-    let properties = properties(&schema, facts);
-    let mut writer =
-        ArrowWriter::try_new(fresh.file(), Arc::clone(&schema), Some(properties)).map_err(broken)?;
+    let mut writer = SummedWriter::begin(&fresh, &schema, facts)?;
     let (mut rows, mut gpus) = (0, FactsOfGpus::default());
     for part in parts {
         // One part is open at a time: a recording of days has thousands.
@@ -214,19 +227,19 @@ pub(crate) fn join(
             let records =
                 records.and_then(|records| table_file::aligned(&records, &schema)).map_err(unread)?;
             rows += records.num_rows() as u64;
-            writer.write(&records).map_err(broken)?;
+            writer.write(&records)?;
             if table == Table::GpuEvents {
                 let batch = Batch::new(table, records, Origin::default(), 0);
                 gpus.add(&batch.map_err(|source| RecordError::Columns { path: part.path.clone(), source })?);
             }
-            if writer.in_progress_rows() >= GROUP_ROWS {
-                writer.flush().map_err(broken)?;
+            if writer.group_rows() >= GROUP_ROWS {
+                writer.end_group()?;
             }
         }
     }
     if table == Table::GpuEvents {
-        writer.append_key_value_metadata(gpus.footer());
+        writer.add_fact(gpus.footer());
     }
-    writer.close().map_err(broken)?;
+    writer.close()?;
     Ok((fresh, rows))
 }

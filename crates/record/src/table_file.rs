@@ -1,6 +1,5 @@
 //! A file of a table in Parquet, from batches that come one after the other.
 
-use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -10,12 +9,12 @@ use arrow_select::concat::concat_batches;
 use gpuvitals_core::batch::as_numbers;
 use gpuvitals_core::{Batch, Table};
 use gpuvitals_log::Fresh;
-use parquet::arrow::ArrowWriter;
 use parquet::errors::ParquetError;
 use parquet::file::metadata::KeyValue;
 
+use crate::checksums::SummedWriter;
 use crate::error::RecordError;
-use crate::layout::{Columns, properties};
+use crate::layout::Columns;
 
 /// Rows that go into the encoder together.
 const SLICE_ROWS: usize = 1_024;
@@ -101,7 +100,7 @@ pub struct OpenTableFile {
     fresh: Fresh,
     target: PathBuf,
     schema: SchemaRef,
-    writer: ArrowWriter<File>,
+    writer: SummedWriter,
     /// Rows that go into the encoder next.
     slice: Vec<RecordBatch>,
     waiting: usize,
@@ -111,10 +110,7 @@ pub struct OpenTableFile {
 impl OpenTableFile {
     fn create(schema: SchemaRef, target: &Path, facts: Vec<KeyValue>) -> Result<Self, RecordError> {
         let fresh = Fresh::create(target).map_err(RecordError::io("create", target))?;
-        let file = fresh.file().try_clone().map_err(RecordError::io("create", target))?;
-        let properties = properties(&schema, facts);
-        let writer = ArrowWriter::try_new(file, Arc::clone(&schema), Some(properties))
-            .map_err(|source| RecordError::Parquet { path: fresh.path().to_owned(), source })?;
+        let writer = SummedWriter::begin(&fresh, &schema, facts)?;
         let (target, slice) = (target.to_owned(), Vec::new());
         Ok(Self { fresh, target, schema, writer, slice, waiting: 0, written: 0 })
     }
@@ -142,8 +138,8 @@ impl OpenTableFile {
     /// If it cannot be written.
     pub fn settle(&mut self) -> Result<(), RecordError> {
         self.encode()?;
-        if self.writer.in_progress_rows() >= SETTLED_ROWS {
-            self.writer.flush().map_err(|source| self.broken(source))?;
+        if self.writer.group_rows() >= SETTLED_ROWS {
+            self.writer.end_group()?;
         }
         self.fresh.file().sync_data().map_err(RecordError::io("sync", &self.target))
     }
@@ -163,19 +159,19 @@ impl OpenTableFile {
     fn close(mut self) -> Result<(Fresh, u64), RecordError> {
         self.encode()?;
         let Self { fresh, writer, written, .. } = self;
-        writer.close().map_err(|source| RecordError::Parquet { path: fresh.path().to_owned(), source })?;
+        writer.close()?;
         Ok((fresh, written))
     }
 
     /// Puts the rows that wait into the encoder.
     fn encode(&mut self) -> Result<(), RecordError> {
         let rows = concat_batches(&self.schema, &self.slice).map_err(|error| self.broken(error.into()))?;
-        self.writer.write(&rows).map_err(|source| self.broken(source))?;
+        self.writer.write(&rows)?;
         self.written += self.waiting as u64;
         self.slice.clear();
         self.waiting = 0;
-        if self.writer.in_progress_rows() >= GROUP_ROWS {
-            self.writer.flush().map_err(|source| self.broken(source))?;
+        if self.writer.group_rows() >= GROUP_ROWS {
+            self.writer.end_group()?;
         }
         Ok(())
     }

@@ -1,5 +1,6 @@
 //! The recorder through its public surface: files, refusals, the remains of a kill.
 
+mod checksums;
 mod others;
 mod perfetto;
 mod socket;
