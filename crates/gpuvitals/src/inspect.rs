@@ -15,6 +15,7 @@ use gpuvitals_core::time::SECOND_NS;
 use gpuvitals_core::{Batch, Table, causes, clock, time};
 use gpuvitals_inputs::csv::{CsvColumn, CsvDescription, Hints};
 use gpuvitals_inputs::replay::{Cause, ReplayConfig, ReplayError, ReplaySource, Report, clash, together};
+use gpuvitals_record::{RecordError, verify_recording};
 use serde::Serialize;
 use serde_json::json;
 
@@ -153,6 +154,11 @@ pub(crate) fn run(flags: &Inspect, files: &Files) -> Result<(), Failure> {
         let mut found = FileReport { file: path.display().to_string(), ..FileReport::default() };
         if let Some(why) = is_endless(path) {
             found.error = Some(format!("{}: {why}", path.display()));
+        } else if let Err(error) = verify_recording(path) {
+            if let RecordError::Io { source, .. } = &error {
+                exit = Exit::of(source);
+            }
+            found.error = Some(causes(&error));
         } else if let Err(error) = look(path, &hints, &mut found) {
             exit = error.io().map_or(exit, Exit::of);
             found.error = Some(causes(&error));

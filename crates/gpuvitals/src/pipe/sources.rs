@@ -12,6 +12,7 @@ use gpuvitals_core::usage::Sharing;
 use gpuvitals_core::{Batch, causes, clock};
 use gpuvitals_inputs::replay::{Replay, ReplayConfig, ReplayPace, ReplaySource};
 use gpuvitals_inputs::simulated::Simulated;
+use gpuvitals_record::verify_recording;
 use gpuvitals_sources::sampler::{Liveness, Sampler, TargetState, WorkerStats};
 
 use super::progress::{Down, SourceCounts};
@@ -26,7 +27,7 @@ const STOP_PATIENCE: Duration = Duration::from_millis(500);
 /// recording's own pace.
 ///
 /// # Errors
-/// If the file cannot be read or has no rows of ours.
+/// If a file cannot be read, is a recording's and has changed since it was written, or has no rows of ours.
 pub(crate) fn open_replay(
     paths: &[String],
     times: Times,
@@ -41,6 +42,9 @@ pub(crate) fn open_replay(
     let paths: Vec<PathBuf> = paths.iter().map(PathBuf::from).collect();
     for path in paths.iter().filter(|path| is_endless(path).is_some()) {
         tracing::info!(file = %path.display(), "this is a named pipe: waiting until somebody writes into it");
+    }
+    for path in &paths {
+        verify_recording(path).map_err(|error| Failure::of_recording("replay", error))?;
     }
     let source = ReplaySource::open_all(&paths, config, clock::now_ns()).map_err(|error| {
         let exit = error.io().map_or(Exit::Data, Exit::of);

@@ -19,6 +19,7 @@ use gpuvitals_core::time::HOUR_NS;
 use gpuvitals_core::{Batch, Table, causes, clock};
 use gpuvitals_inputs::csv::Hints;
 use gpuvitals_inputs::replay::{Cause, ReplayConfig, ReplaySource};
+use gpuvitals_record::verify_recording;
 use gpuvitals_store::{Store, StoreView};
 use serde::Serialize;
 use serde_json::json;
@@ -200,6 +201,7 @@ impl<O: FnOnce() -> Result<Arc<Store>, Failure>> Importer<O> {
         if let Some(why) = is_endless(path) {
             return Err(ImportStop::Path(why.to_owned()));
         }
+        verify_recording(path).map_err(|error| ImportStop::Path(causes(&error)))?;
         let config = ReplayConfig { batch_rows: BATCH_ROWS, hints, ..ReplayConfig::default() };
         let mut source =
             ReplaySource::open(path, config, clock::now_ns()).map_err(|e| ImportStop::Path(causes(&e)))?;

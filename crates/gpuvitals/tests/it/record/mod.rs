@@ -1,6 +1,7 @@
 //! `gpuvitals record`, `repair`, `mark`, `report`, `export` and `compare` on captured machines.
 
 mod comparing;
+mod damaged;
 mod exporting;
 mod program;
 mod report;
