@@ -22,6 +22,11 @@ PREFIX = b"gpuvitals."
 #: The columns of time; the rest of the numbers become floats in pandas.
 TIMES = ("timestamp_ns", "monotonic_ns")
 UNFINISHED = "unfinished"
+#: Last bytes of the checksums, which stand before the footer: crates/record/src/checksums.rs has the layout.
+TAG = b"gpuvsums"
+#: Bytes that are compared together.
+BLOCK = 1 << 20
+CHANGED = "its bytes have changed since it was written; restore the file from a copy"
 
 
 def _needs(module: str) -> Any:
@@ -124,9 +129,10 @@ def load(directory: str | os.PathLike[str]) -> Recording:
 
 
 def _open(file: Path, columns: tuple[str, ...]) -> Any:
-    """A file, if it is one of a recording."""
+    """A file, if it is one of a recording and its footer is as it was written."""
     arrow, parquet = _needs("pyarrow"), _needs("pyarrow.parquet")
     try:
+        _sums(file)
         opened = parquet.ParquetFile(file, page_checksum_verification=True)
         names = opened.schema_arrow.names
     except (arrow.ArrowException, OSError, ValueError) as error:
@@ -139,10 +145,59 @@ def _open(file: Path, columns: tuple[str, ...]) -> Any:
     return opened
 
 
+def _sums(file: Path) -> list[tuple[int, int]]:
+    """CRC-32 and length of each row group, the first of which begins at byte 4; none if an earlier version or another program has
+    written the file."""
+    import struct
+    import zlib
+
+    with open(file, "rb") as opened:
+        size = opened.seek(0, os.SEEK_END)
+        if size < 8:
+            return []
+        opened.seek(size - 8)
+        metadata, magic = struct.unpack("<I4s", opened.read(8))
+        head = size - 8 - metadata - 16
+        if magic != b"PAR1" or head < 0:
+            return []
+        opened.seek(head)
+        groups, wanted, tag = struct.unpack("<II8s", opened.read(16))
+        if tag != TAG:
+            return []
+        begin = head - 12 * groups
+        if begin >= 0:
+            opened.seek(begin)
+            end = opened.read()
+            # Of all of it but the checksum itself.
+            place = 12 * groups + 4
+            if zlib.crc32(end[place + 4 :], zlib.crc32(end[:place])) == wanted:
+                return [(crc, length) for crc, length in struct.iter_unpack("<IQ", end[: 12 * groups])]
+    raise BrokenRecording(file, None, f"footer: {CHANGED}")
+
+
+def _verify(file: Path) -> None:
+    """Compares the row groups of a file with their checksums."""
+    import zlib
+
+    sums = _sums(file)
+    with open(file, "rb") as opened:
+        opened.seek(4)
+        for group, (wanted, length) in enumerate(sums):
+            crc, left = 0, length
+            while left and (block := opened.read(min(left, BLOCK))):
+                crc, left = zlib.crc32(block, crc), left - len(block)
+            if crc != wanted:
+                raise BrokenRecording(file, group, CHANGED)
+
+
 def _groups(file: Path, columns: tuple[str, ...]) -> Iterator[pyarrow.Table]:
     """Its row groups, or one table without rows."""
     arrow = _needs("pyarrow")
     with _open(file, columns) as opened:
+        try:
+            _verify(file)
+        except OSError as error:
+            raise BrokenRecording(file, None, f"cannot be read: {error}") from error
         if opened.num_row_groups == 0:
             yield opened.schema_arrow.empty_table().replace_schema_metadata(None)
         for group in range(opened.num_row_groups):

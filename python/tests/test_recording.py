@@ -3,6 +3,7 @@
 import os
 import pickle
 import shutil
+import struct
 import zlib
 
 import pytest
@@ -46,6 +47,35 @@ def groups(file, count):
     rows = -(-table.num_rows // count)
     parquet.write_table(table, file, row_group_size=rows, write_page_checksum=True)
     return table
+
+
+def row_groups(file):
+    """The first byte of each row group, and the one behind the last."""
+    with parquet.ParquetFile(file) as opened:
+        footer = opened.metadata
+        last = [footer.row_group(group).column(footer.num_columns - 1) for group in range(footer.num_row_groups)]
+    ends = [(c.dictionary_page_offset if c.has_dictionary_page else c.data_page_offset) + c.total_compressed_size for c in last]
+    return [4, *ends]
+
+
+def summed(file):
+    """Adds the checksums of a recorder to a file, as crates/record/src/checksums.rs describes them."""
+    whole, ends = open(file, "rb").read(), row_groups(file)
+    groups = [whole[begin:end] for begin, end in zip(ends, ends[1:])]
+    sums = b"".join(struct.pack("<IQ", zlib.crc32(group), len(group)) for group in groups)
+    sums += struct.pack("<I", len(groups))
+    behind = b"gpuvsums" + whole[len(whole) - 8 - int.from_bytes(whole[-8:-4], "little") :]
+    with open(file, "wb") as written:
+        written.write(whole[: ends[-1]] + sums + struct.pack("<I", zlib.crc32(sums + behind)) + behind)
+
+
+def flipped(file, at, bit=0):
+    """Changes a bit of a file."""
+    with open(file, "r+b") as changed:
+        changed.seek(at)
+        (byte,) = changed.read(1)
+        changed.seek(at)
+        changed.write(bytes([byte ^ 1 << bit]))
 
 
 def test_a_table_is_the_same_in_arrow_pandas_and_polars():
@@ -108,17 +138,58 @@ def test_a_damaged_file_is_named_with_its_row_group():
     assert (again.file, again.row_group, str(again)) == (FILE, 1, str(caught.value))
 
 
-def test_no_byte_of_a_file_can_be_changed_into_another_error():
-    whole = open(FILE, "rb").read()
-    # The same places in every round.
-    for number in range(60):
-        at = zlib.crc32(str(number).encode()) % len(whole)
-        with open(FILE, "wb") as file:
-            file.write(whole[:at] + bytes([whole[at] ^ (1 + number)]) + whole[at + 1 :])
+def test_a_bit_that_changed_in_a_file_of_the_recorder_is_named_with_its_row_group():
+    for name in ("gpu_events", "system_events", "marks"):
+        file = f"run/{name}.parquet"
+        begin, *_, end = row_groups(file)
+        flipped(file, (begin + end) // 2, 3)
+        recording = gpuvitals.load("run")
+        table = {"gpu_events": recording.gpus, "system_events": recording.host, "marks": recording.marks}[name]
+        with pytest.raises(gpuvitals.BrokenRecording, match="its bytes have changed since it was written") as caught:
+            table.arrow()
+        assert (caught.value.file, caught.value.row_group) == (file, 0)
+
+
+def test_each_row_group_has_its_checksum_and_the_footer_too():
+    groups(FILE, 3)
+    summed(FILE)
+    whole, ends = open(FILE, "rb").read(), row_groups(FILE)
+    assert len(ends) == 4 and gpuvitals.load("run").gpus.arrow().num_rows == read(FILE).num_rows
+    wanted = {at: group for group in range(3) for at in (ends[group], (ends[group] + ends[group + 1]) // 2, ends[group + 1] - 1)}
+    wanted |= {ends[-1]: None, whole.rindex(b"gpuvsums") - 8: None, len(whole) - 100: None}
+    for at, group in wanted.items():
+        flipped(FILE, at, at % 8)
+        with pytest.raises(gpuvitals.BrokenRecording, match="changed since it was written") as caught:
+            gpuvitals.load("run").gpus.arrow()
+        assert (caught.value.file, caught.value.row_group) == (FILE, group), at
+        flipped(FILE, at, at % 8)
+    flipped(FILE, len(whole) - 100)
+    with pytest.raises(gpuvitals.BrokenRecording, match="footer"):
+        assert gpuvitals.load("run").facts
+
+
+def test_rows_that_another_program_has_written_anew_have_no_checksum_of_the_old_ones():
+    table = read(FILE).slice(1)
+    parquet.write_table(table, FILE)
+    assert gpuvitals.load("run").gpus.arrow().to_pylist() == table.to_pylist()
+    assert gpuvitals.load("run").facts["rate_hz"] == str(RATE)
+
+
+def test_no_bit_of_a_file_can_change_a_value_unnoticed():
+    whole, table = open(FILE, "rb").read(), gpuvitals.load("run").gpus.arrow()
+    # The same places in every round, and all of the last ones.
+    places = [zlib.crc32(str(number).encode()) % len(whole) for number in range(60)]
+    for number, at in enumerate([*places, *range(len(whole) - 8, len(whole))]):
+        flipped(FILE, at, number % 8)
         try:
-            assert gpuvitals.load("run").gpus.arrow().num_rows > 0
+            assert gpuvitals.load("run").gpus.arrow() == table, at
         except gpuvitals.BrokenRecording as error:
             assert error.file == FILE and error.reason  # noqa: PT017
+        else:
+            # Without its first bytes it is no worse, and without the mark of its checksums it is as an earlier version wrote it.
+            tag = whole.rindex(b"gpuvsums")
+            assert at < 4 or tag <= at < tag + 8
+        flipped(FILE, at, number % 8)
 
 
 def test_what_is_foreign_or_cut_is_refused_with_its_reason():
